@@ -1,0 +1,1 @@
+"""When: the Prefect flows and tasks, their deployments and artifacts, and the command line."""

@@ -1,0 +1,114 @@
+"""The campaign: rounds of forked, worked, measured trials, each of which revises the policy.
+
+    for each round:
+        assign and run the trials      every slot forks the same sealed substrate
+        take looks                     a rationed few external scores
+        report                         by code, from the rows
+        revise, review, record         only the policy is promoted, within the constitution
+        publish                        artifacts and events, from the outbox
+
+Whatever was recorded is never done again, so the same loop runs and resumes a campaign.
+"""
+
+import asyncio
+import os
+import shutil
+
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+from prefect.runtime import flow_run
+from prefect.states import Cancelled, State
+
+from flows import round as steps
+from flows.clock import Clock
+from flows.house import open_house
+from flows.lease import CampaignStopped, held
+from flows.plan import Plan
+from flows.publish import publish_outbox
+from flows.start import start_campaign
+from flows.trial import run_trial
+
+# A cached step is a lie: what was done is known from the ledger alone.
+trial = task(name="trial", task_run_name="trial-r{number}-s{slot}", cache_policy=NO_CACHE)(
+    run_trial
+)
+
+
+@flow(name="campaign", validate_parameters=True)
+async def campaign(plan: Plan) -> str | State[str]:
+    """Start a campaign and run it to its last round. Returns the campaign's id.
+
+    Args:
+        plan: What to run, how often, how wide, from which seed.
+    """
+    return await conduct(start_campaign(open_house(), plan, flow_run.id))
+
+
+@flow(name="resume")
+async def resume(campaign_id: str) -> str | State[str]:
+    """Go on with a campaign after its last recorded trial.
+
+    Args:
+        campaign_id: The campaign's id, as `seedbed report` lists it.
+    """
+    return await conduct(open_house().ledger.find_campaign(campaign_id).id)
+
+
+async def conduct(campaign_id: str) -> str | State[str]:
+    """Run what is left of a campaign, as the only process that does. Stopped is cancelled."""
+    house = open_house()
+    try:
+        async with held(house, campaign_id):
+            house.ledger.note(campaign_id, "campaign.conducted", campaign_id, {})
+            for number in range(1, house.plan(campaign_id).rounds + 1):
+                if house.ledger.report(campaign_id, number) is None:
+                    await research_round(campaign_id, number)
+            await publish_outbox(house.ledger, campaign_id)
+            house.ledger.note(campaign_id, "campaign.completed", campaign_id, {})
+    except CampaignStopped as stopped:
+        house.ledger.note(campaign_id, "campaign.stopped", campaign_id, {"by": "request"})
+        return Cancelled(message=str(stopped))
+    except asyncio.CancelledError:
+        house.ledger.note(campaign_id, "campaign.stopped", campaign_id, {"by": "interrupt"})
+        raise
+    finally:
+        shutil.rmtree(house.settings.forks / campaign_id, ignore_errors=True)
+    return campaign_id
+
+
+async def research_round(campaign_id: str, number: int) -> None:
+    """One round, from the assignments to the recorded report and next policy."""
+    house = open_house()
+    plan = house.plan(campaign_id)
+    clock = Clock()
+    with clock.phase("open"):
+        steps.open_round(house, campaign_id, number)
+
+    recorded = {row.slot for row in house.ledger.trials(campaign_id, number)}
+    gate = asyncio.Semaphore(plan.at_once or trials_at_once(campaign_id))
+
+    async def through_gate(slot: int) -> None:
+        async with gate:
+            await trial(campaign_id, number, slot)
+
+    with clock.phase("trials"):
+        async with asyncio.TaskGroup() as trials:
+            for slot in range(plan.width):
+                if slot not in recorded:
+                    trials.create_task(through_gate(slot))
+    with clock.phase("collect"):
+        await steps.take_looks(house, campaign_id, number)
+        report = steps.build_report(house, campaign_id, number)
+    with clock.phase("revise"):
+        revision = steps.revise_policy(house, campaign_id, report)
+    with clock.phase("record"):
+        steps.record_round(house, campaign_id, report, revision)
+    with clock.phase("publish"):
+        await publish_outbox(house.ledger, campaign_id)
+    house.ledger.note(campaign_id, "round.timed", f"r{number}", clock.seconds)
+
+
+def trials_at_once(campaign_id: str) -> int:
+    """As many trials as the processors have room for at the substrate's threads a trial."""
+    threads = open_house().snapshot(campaign_id).manifest.run.threads
+    return max(1, len(os.sched_getaffinity(0)) // threads)

@@ -1,0 +1,255 @@
+"""The command line: `seedbed run | resume | stop | report | policy | substrate | doctor | up`.
+
+Exit codes: 0 done; 1 failed, with a traceback, which is a bug of ours; 2 refused, with what was
+wanted, found, and what to do; 3 stopped and resumable; 130 interrupted and resumable.
+"""
+
+import json
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from flows.cli_policy import policy_commands
+from flows.cli_substrate import substrate_commands
+
+app = typer.Typer(
+    name="seedbed",
+    help="Autonomous post-training campaigns for language models.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(policy_commands, name="policy", help="The search policy: show, history, diff.")
+app.add_typer(substrate_commands, name="substrate", help="Drop-ins: list, new, check, seal.")
+
+STOP_SECONDS = 20.0
+CampaignId = Annotated[
+    str, typer.Argument(help="Id of the campaign, or how it begins; empty: the newest.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+
+
+@app.command()
+def run(
+    substrate: Annotated[str, typer.Option(help="Name of a drop-in, or a path to one.")],
+    recipe: Annotated[str, typer.Option(help="Recipe; empty: the substrate's default.")] = "",
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds to run.")] = 2,
+    width: Annotated[int, typer.Option(min=3, help="Slots of a round.")] = 8,
+    worker: Annotated[str, typer.Option(help="Kind of worker.")] = "sampler",
+    seed: Annotated[int, typer.Option(min=0, help="The campaign's seed.")] = 0,
+    name: Annotated[str, typer.Option(help="First part of the campaign's id.")] = "",
+    policy: Annotated[str, typer.Option(help="Seed policy (JSON); empty: the drop-in's.")] = "",
+    at_once: Annotated[int, typer.Option(min=0, help="Trials at one time; 0: by cores.")] = 0,
+    rollouts: Annotated[int, typer.Option(min=0, help="Rollouts a trial; 0: default.")] = 0,
+    looks: Annotated[int, typer.Option(min=0, help="External scores, all in all.")] = 100,
+    looks_per_round: Annotated[int, typer.Option(min=0, help="External scores a round.")] = 4,
+    as_json: AsJson = False,
+) -> None:
+    """Run a campaign in this process. Needs no Prefect server; uses PREFECT_API_URL if set."""
+    from flows.plan import BudgetPlan, Plan
+
+    plan = Plan(
+        substrate=substrate,
+        recipe=recipe,
+        rounds=rounds,
+        width=width,
+        worker=worker,
+        seed=seed,
+        name=name,
+        policy=policy,
+        at_once=at_once,
+        budget=BudgetPlan(rollouts=rollouts, looks=looks, looks_per_round=looks_per_round),
+    )
+    _in_foreground(plan, as_json)
+
+
+@app.command()
+def resume(campaign: CampaignId = "", as_json: AsJson = False) -> None:
+    """Go on with a campaign after its last recorded trial."""
+    _in_foreground(campaign, as_json)
+
+
+@app.command()
+def stop(campaign: CampaignId = "") -> None:
+    """Stop a running campaign, wherever it runs. It can be resumed."""
+    from flows.house import open_house
+    from flows.lease import is_dead, lease_name
+
+    house = open_house()
+    campaign_id = house.ledger.find_campaign(campaign or None).id
+    holder = house.ledger.lease_holder(lease_name(campaign_id))
+    if holder is None or is_dead(holder):
+        print(f"{campaign_id} is not running; `seedbed resume {campaign_id}` goes on with it")
+        return
+    house.ledger.note(campaign_id, "stop.requested", campaign_id, {})
+    deadline = time.monotonic() + STOP_SECONDS
+    while house.ledger.lease_holder(lease_name(campaign_id)) == holder:
+        if time.monotonic() > deadline:
+            raise SystemExit(
+                f"{campaign_id} still runs after {STOP_SECONDS:.0f} s, in {holder}; it stops as "
+                "soon as that process looks at the ledger again"
+            )
+        time.sleep(0.1)
+    print(f"{campaign_id} is stopped; `seedbed resume {campaign_id}` goes on with it")
+
+
+@app.command()
+def report(
+    campaign: CampaignId = "",
+    number: Annotated[int, typer.Option("--round", min=0, help="One round; 0: all.")] = 0,
+    as_json: AsJson = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Markdown.")] = False,
+) -> None:
+    """Print round reports: tables, or the fixed-schema JSON, or Markdown."""
+    from rich.console import Console
+
+    from flows import screen
+    from flows.house import open_house
+    from policies.ledger import NotInLedger
+    from policies.render import campaign_json, report_markdown
+
+    house = open_house()
+    row = house.ledger.find_campaign(campaign or None)
+    reports = [found for found in house.reports(row.id) if number in (0, found.round)]
+    if number and not reports:
+        there = [found.round for found in house.reports(row.id)]
+        raise NotInLedger(f"wanted the report of round {number} of {row.id}, found rounds {there}")
+    if as_json:
+        print(json.dumps(campaign_json(row, reports), indent=2, ensure_ascii=False))
+    elif markdown:
+        print("\n".join(report_markdown(found) for found in reports))
+    elif number:
+        screen.show_round(Console(), reports[0])
+    else:
+        screen.show_campaign(Console(), house, row.id)
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """Check this installation and say how to mend what is wrong. Exit 2 if anything is."""
+    from flows.doctor import examine
+
+    findings = examine()
+    if as_json:
+        print(json.dumps([vars(finding) for finding in findings], indent=2))
+    else:
+        for finding in findings:
+            print(f"{'ok  ' if finding.ok else 'BAD '} {finding.what}: {finding.found}")
+            if not finding.ok:
+                print(f"       {finding.todo}")
+    if not all(finding.ok for finding in findings):
+        raise SystemExit(2)
+
+
+@app.command()
+def up(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on loopback.")] = 4200,
+) -> None:
+    """Bring up a standing Prefect server with the campaign deployment."""
+    from flows.foreground import prepare_prefect
+    from flows.settings import Settings
+
+    settings = Settings()
+    prepare_prefect(settings)
+    from flows.standing import bring_up
+
+    print(f"Seedbed is up: {bring_up(settings, port)}")
+
+
+@app.command()
+def down() -> None:
+    """End what `seedbed up` started. Running campaigns can be resumed."""
+    from flows.settings import Settings
+    from flows.standing import bring_down
+
+    print("Seedbed is down." if bring_down(Settings()) else "Seedbed was not up.")
+
+
+def _in_foreground(what: object, as_json: bool) -> None:
+    """Run the plan, or resume the campaign of that name, and show what came of it."""
+    from rich.console import Console
+
+    from flows.foreground import prepare_prefect, run_in_foreground
+    from flows.house import open_house
+    from flows.plan import Plan
+    from flows.start import check_plan
+
+    house = open_house()
+    if isinstance(what, Plan):
+        check_plan(what)
+        campaign_id = ""
+    else:
+        campaign_id = house.ledger.find_campaign(str(what) or None).id
+    prepare_prefect(house.settings)
+    console = Console(stderr=as_json)
+
+    from flows import campaign as flow
+    from flows import screen
+    from policies.render import campaign_json
+
+    def start():
+        return flow.campaign(what) if isinstance(what, Plan) else flow.resume(campaign_id)
+
+    campaign_id = run_in_foreground(house, console, start)
+    if as_json:
+        row = house.campaign(campaign_id)
+        print(json.dumps(campaign_json(row, house.reports(campaign_id)), indent=2))
+    else:
+        screen.show_campaign(console, house, campaign_id)
+
+
+def main() -> None:
+    """Run the command line; turn what a user can mend into a message and an exit code."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        print("interrupted; `seedbed resume` goes on with it", file=sys.stderr)
+        raise SystemExit(130) from None
+    except Exception as error:
+        explained = _explain(error)
+        if explained is None:
+            raise
+        message, code = explained
+        from rich.console import Console
+
+        from flows import screen
+
+        screen.show_error(Console(stderr=True), message)
+        raise SystemExit(code) from None
+
+
+def _explain(error: BaseException) -> tuple[str, int] | None:
+    """Message and exit code for what a user can mend; None for a bug of ours."""
+    from pydantic import ValidationError
+
+    from flows.lease import CampaignBusy
+    from flows.start import BadPlan
+    from policies.database import UnknownSchema
+    from policies.ledger import NotInLedger
+    from substrate.dropin import BadDropIn
+    from substrate.store import SnapshotDamaged
+
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, ValidationError) and error.title == "Plan":
+        faults = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        return "the plan is not valid: " + "; ".join(faults), 2
+    refusals = (BadDropIn, BadPlan, CampaignBusy, NotInLedger, SnapshotDamaged, UnknownSchema)
+    if isinstance(error, refusals):
+        return str(error), 2
+    if "prefect" in sys.modules:
+        from prefect.exceptions import CancelledRun
+
+        from flows.server import ServerFailed
+
+        if isinstance(error, CancelledRun):
+            return str(error), 3
+        if isinstance(error, ServerFailed):
+            return str(error), 2
+    return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""The doctor: what this installation has, what is wrong with it, and how to mend it."""
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+
+from flows.house import open_house
+from flows.lease import is_dead, lease_name
+from flows.settings import Settings
+from policies.ledger import verify_chain
+from substrate.store import SnapshotDamaged
+
+FREE_GB = 2.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at."""
+
+    what: str
+    ok: bool
+    found: str
+    todo: str
+
+
+def examine() -> list[Finding]:
+    """Look at everything that a campaign needs. Starts nothing and changes nothing."""
+    findings = [_python(), _writable(), _disk()]
+    if all(finding.ok for finding in findings):
+        findings += [_chain(), *_snapshots(), *_campaigns()]
+    return findings
+
+
+def _python() -> Finding:
+    found = ".".join(str(part) for part in sys.version_info[:3])
+    return Finding(
+        "Python", sys.version_info >= (3, 11), found, "install Python 3.11 or newer; `make clean`"
+    )
+
+
+def _writable() -> Finding:
+    folder = Settings().folder
+    there = folder
+    while not there.exists():
+        there = there.parent
+    return Finding(
+        "home",
+        os.access(there, os.W_OK),
+        str(folder),
+        "set SEEDBED_HOME to a folder that you may write",
+    )
+
+
+def _disk() -> Finding:
+    there = Settings().folder
+    while not there.exists():
+        there = there.parent
+    free = shutil.disk_usage(there).free / 2**30
+    return Finding(
+        "disk", free >= FREE_GB, f"{free:.1f} GiB free", f"free at least {FREE_GB:g} GiB"
+    )
+
+
+def _chain() -> Finding:
+    broken = verify_chain(open_house().ledger)
+    return Finding(
+        "ledger",
+        broken is None,
+        broken or open_house().settings.url.rpartition("@")[2],
+        "restore the database from a copy: its rows are not what was recorded",
+    )
+
+
+def _snapshots() -> list[Finding]:
+    house = open_house()
+    findings = []
+    for digest in house.store.snapshots():
+        try:
+            house.store.verify(house.store.open(digest))
+            found, ok = "intact", True
+        except SnapshotDamaged as damage:
+            found, ok = str(damage), False
+        findings.append(
+            Finding(f"snapshot {digest[:12]}", ok, found, "seal the drop-in again: `seal NAME`")
+        )
+    return findings
+
+
+def _campaigns() -> list[Finding]:
+    """Campaigns that a process was conducting when it died: they can be resumed."""
+    house = open_house()
+    findings = []
+    for row in house.ledger.campaigns():
+        holder = house.ledger.lease_holder(lease_name(row.id))
+        if holder is not None and is_dead(holder):
+            findings.append(
+                Finding(
+                    f"campaign {row.id}",
+                    False,
+                    f"its process {holder} is gone",
+                    f"`seedbed resume {row.id}`",
+                )
+            )
+    return findings

@@ -1,0 +1,87 @@
+"""A campaign in the foreground: its server, its flow and its progress bar in one process."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from flows.house import House
+from flows.lease import holder, lease_name
+from flows.settings import Settings
+
+WATCH_SECONDS = 0.25
+
+# What every process of ours that talks to Prefect is started with. Nobody's research phones home
+# through us; the client outlasts a restart of the server.
+PREFECT_ENVIRONMENT = {
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_CLIENT_MAX_RETRIES": "10",
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+    "PREFECT_LOGGING_LEVEL": "WARNING",
+}
+
+
+def prepare_prefect(settings: Settings) -> None:
+    """Set Prefect's environment. Call it before prefect is imported: it reads it only then."""
+    settings.prefect_home.mkdir(parents=True, exist_ok=True)  # prefect warns of one it has to make
+    os.environ.setdefault("PREFECT_HOME", str(settings.prefect_home))
+    for name, value in PREFECT_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+
+
+def run_in_foreground(house: House, console: Console, start: Callable[[], Awaitable[str]]) -> str:
+    """Run a flow that conducts a campaign, showing how far it is. Returns the campaign's id.
+
+    Ctrl-C and SIGTERM cancel it: every process of its trials ends, and it can be resumed.
+    """
+    return asyncio.run(_conduct(house, console, start))
+
+
+async def _conduct(house: House, console: Console, start: Callable[[], Awaitable[str]]) -> str:
+    from prefect.logging.handlers import APILogHandler
+
+    from flows.server import choose_server
+
+    this = asyncio.current_task()
+    assert this is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} trials"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    ) as progress:
+        waiting = progress.add_task("starting Prefect (about ten seconds)", total=None)
+        async with choose_server(house.settings):
+            progress.remove_task(waiting)
+            watching = asyncio.create_task(_watch(house, progress))
+            try:
+                return await start()
+            finally:
+                watching.cancel()
+                await APILogHandler.aflush()  # while the server still listens
+
+
+async def _watch(house: House, progress: Progress) -> None:
+    """Follow, through the ledger, the campaign that this process holds."""
+    bars: dict[int, TaskID] = {}
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        for row in house.ledger.campaigns():
+            if house.ledger.lease_holder(lease_name(row.id)) == holder():
+                break
+        else:
+            continue
+        width = house.plan(row.id).width
+        for opened in house.ledger.rounds(row.id):
+            number = opened.number
+            if number not in bars:
+                bars[number] = progress.add_task(f"{row.id} round {number}", total=width)
+            done = len(house.ledger.trials(row.id, number))
+            progress.update(bars[number], completed=done)

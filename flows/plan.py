@@ -1,0 +1,87 @@
+"""The plan of a campaign: the one parameter of the campaign flow, and the form in Prefect's UI."""
+
+import re
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class BudgetPlan(BaseModel):
+    """What the campaign may use. Caps: a policy can ask for less, never for more."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rollouts: int = Field(
+        default=0, ge=0, description="Rollouts of one trial; 0: what the substrate declares."
+    )
+    looks_per_round: int = Field(
+        default=4, ge=0, description="Most external scores that one round may obtain."
+    )
+    looks: int = Field(default=100, ge=0, description="Most external scores of the whole campaign.")
+    attempts: int = Field(
+        default=3, ge=1, le=10, description="Tries at a trial that infrastructure failed."
+    )
+
+
+class Plan(BaseModel):
+    """A campaign: what to run, how often, how wide, from which seed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    substrate: str = Field(
+        description="Name of a drop-in in `substrate/library`, or a path to one.",
+        json_schema_extra={"position": 0},
+    )
+    recipe: str = Field(
+        default="",
+        description="Recipe to run, such as `populora`; empty: the substrate's default.",
+        json_schema_extra={"position": 1},
+    )
+    rounds: int = Field(
+        default=2, ge=1, le=1000, description="Rounds to run.", json_schema_extra={"position": 2}
+    )
+    width: int = Field(
+        default=8,
+        ge=3,
+        le=2000,
+        description="Slots of a round: one anchor, the rest explorations and replicates.",
+        json_schema_extra={"position": 3},
+    )
+    worker: str = Field(
+        default="sampler",
+        description="Kind of worker. `sampler` draws an edit from its axis by seed.",
+        json_schema_extra={"position": 4},
+    )
+    seed: int = Field(
+        default=0,
+        ge=0,
+        lt=2**53,
+        description="The campaign's seed. Same seed and plan: same results.",
+        json_schema_extra={"position": 5},
+    )
+    name: str = Field(
+        default="",
+        max_length=40,
+        description="First part of the campaign's id; empty: substrate and recipe.",
+        json_schema_extra={"position": 6},
+    )
+    policy: str = Field(
+        default="",
+        description="Path of a seed policy (JSON); empty: the drop-in's own for this recipe.",
+        json_schema_extra={"position": 7},
+    )
+    at_once: int = Field(
+        default=0,
+        ge=0,
+        description="Trials that run at one time; 0: as many as the processors allow.",
+        json_schema_extra={"position": 8},
+    )
+    budget: BudgetPlan = Field(
+        default=BudgetPlan(),
+        description="What the campaign may use.",
+        json_schema_extra={"position": 9},
+    )
+
+
+def slug(text: str) -> str:
+    """`text` in lower case letters, digits and single hyphens; Prefect's artifact keys need it."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -1,0 +1,156 @@
+"""What a person sees in the terminal: campaigns, rounds, policies and errors, drawn with Rich."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from flows.house import House
+from policies.diff import diff_lines, diff_policies
+from policies.policy import SearchPolicy
+from policies.render import edit_text
+from policies.report import RoundReport, SetScore
+
+COLOURS = {"+": "green", "-": "red", " ": "default"}
+
+
+def show_campaign(console: Console, house: House, campaign_id: str) -> None:
+    """All rounds, every policy diff, where the files are, and what to type next."""
+    reports = house.reports(campaign_id)
+    for report in reports:
+        show_round(console, report)
+    for row in house.ledger.policies(campaign_id)[1:]:
+        show_policy_diff(console, house, campaign_id, row.version - 1, row.version)
+    plan = house.plan(campaign_id)
+    state = "complete" if len(reports) == plan.rounds else "not complete"
+    console.print(f"\n[bold]{campaign_id}[/bold]: {len(reports)} of {plan.rounds} rounds, {state}")
+    console.print(f"  database   {_place(house.settings.url)}", soft_wrap=True)
+    console.print(f"  artifacts  {house.settings.artifacts / campaign_id}", soft_wrap=True)
+    console.print(f"  snapshot   {house.snapshot(campaign_id).root}", soft_wrap=True)
+    console.print("\nNext:")
+    steps = {
+        f"report {campaign_id} --markdown": "the round reports, whole",
+        f"policy diff {campaign_id}": "what the last revision changed",
+        "up": "the same in Prefect's UI, and a form to start more",
+    }
+    if len(reports) < plan.rounds:
+        steps = {f"resume {campaign_id}": "go on"} | steps
+    for command, what in steps.items():
+        console.print(f"  [bold]{program()} {command}[/bold]   {what}", soft_wrap=True)
+
+
+def program() -> str:
+    """The command line as it can be typed here: its name if it is on the path, else its place."""
+    if shutil.which("seedbed"):
+        return "seedbed"
+    return os.path.relpath(Path(sys.prefix) / "bin" / "seedbed")
+
+
+def show_round(console: Console, report: RoundReport) -> None:
+    """The table of a round's trials, and the anchor's spread."""
+    results = report.results
+    table = Table(
+        title=f"Round {report.round}, policy {results.policy_version}",
+        title_justify="left",
+        box=SIMPLE,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("slot", justify="right", no_wrap=True)
+    for name in ("axis", "edit", "outcome"):
+        table.add_column(name, overflow="fold")
+    for name in ("dev", "external"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for slot in results.slots:
+        axis = slot.axis or ("anchor" if slot.kind == "anchor" else "standing recipe")
+        if slot.kind == "replicate":
+            axis += " (replicate)"
+        table.add_row(
+            str(slot.slot),
+            escape(axis),
+            escape(edit_text(slot.edit)) or "none",
+            slot.outcome,
+            _score(slot.dev, missing="not scored"),
+            _score(slot.external, missing="no look"),
+        )
+    console.print(table)
+    spread, noise = results.spread, results.noise
+    if spread.mean is not None:
+        line = f"anchor {_number(spread.dev)}; standing recipe {spread.mean:.4f}"
+        if spread.n > 1:
+            line += f", {_number(spread.low)} to {_number(spread.high)} over {spread.n} runs"
+        if noise.sigma is not None:
+            behind = f"{noise.degrees} degrees of freedom" if noise.degrees else "binomial error"
+            line += f"; one trial's noise {noise.sigma:.4f} ({behind})"
+        console.print(line)
+    for verdict in results.verdicts:
+        if verdict.verdict != "unresolved":
+            console.print(
+                f"  slot {verdict.slot}, {escape(verdict.axis)}: {verdict.verdict} by "
+                f"{_number(verdict.effect)} ({_number(verdict.low)} to {_number(verdict.high)})"
+            )
+
+
+def show_policy(console: Console, policy: SearchPolicy) -> None:
+    """A policy as a person reads it: axes, standing recipe, what is known."""
+    console.print(f"[bold]policy {policy.version}[/bold]  {policy.digest()[:12]}")
+    console.print(escape(policy.objective))
+    table = Table(title="axes", title_justify="left")
+    for name in ("axis", "status", "knobs", "evidence"):
+        table.add_column(name, overflow="fold")
+    for axis in policy.axes:
+        knobs = "\n".join(
+            f"{knob.constant} {knob.low:g} to {knob.high:g}"
+            if knob.kind != "choice"
+            else f"{knob.constant} {knob.choices}"
+            for knob in axis.knobs
+        )
+        table.add_row(axis.id, axis.status, escape(knobs), " ".join(axis.evidence[-4:]))
+    console.print(table)
+    standing = policy.standing_recipe
+    for file, constants in standing.overrides.items():
+        for name, value in constants.items():
+            console.print(f"  standing: {escape(file)} {name} = {value!r}")
+    for patch in standing.patches:
+        console.print(f"  standing: patch {patch[:12]}")
+    for item in policy.replicates:
+        console.print(f"  to replicate: {item.axis} {escape(edit_text(item.edit))}")
+    for end in policy.dead_ends:
+        console.print(f"  dead end: {escape(end.title)} ({' '.join(end.rows)})")
+    for claim in policy.claims:
+        console.print(f"  claim: {escape(claim.text)} ({' '.join(claim.rows)})")
+    if policy.rationale:
+        console.print(escape(policy.rationale))
+
+
+def show_policy_diff(console: Console, house: House, campaign_id: str, old: int, new: int) -> None:
+    """What changed between two versions, coloured."""
+    before, after = house.policy(campaign_id, old), house.policy(campaign_id, new)
+    console.print(f"\n[bold]policy {old} to {new}[/bold]")
+    for mark, line in diff_lines(diff_policies(before, after)):
+        console.print(Text(f"  {mark} {line}", style=COLOURS[mark]), soft_wrap=True)
+
+
+def show_error(console: Console, message: str) -> None:
+    """An error for a person: its message, no traceback."""
+    console.print(Text("error: ", style="bold red") + Text(message), soft_wrap=True)
+
+
+def _score(score: SetScore | None, missing: str) -> str:
+    return missing if score is None else f"{score.value:.4f}"
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4f}"
+
+
+def _place(url: str) -> str | Path:
+    """The file of an SQLite database; of another URL only what holds no password."""
+    if url.startswith("sqlite:///"):
+        return Path(url.removeprefix("sqlite:///"))
+    return url.rpartition("@")[2]

@@ -1,0 +1,54 @@
+"""Serves the deployments of `seedbed up`, against the server in PREFECT_API_URL.
+
+`python -m flows.serve` is the process that does. A run of a deployment is its child, which loads
+the flow by its module name, so that it does not matter from which folder this one was started.
+"""
+
+import asyncio
+from typing import Any
+
+from prefect import Flow, aserve
+from prefect.deployments.runner import RunnerDeployment
+from prefect.types.entrypoint import EntrypointType
+
+from flows.campaign import campaign, resume
+
+CAMPAIGN = """\
+Start a campaign: **Run → Custom run** shows its plan as a form. **Schedules** takes a plan too, and
+every time one fires is a campaign of its own.
+
+After each round the run's *Artifacts* tab has the round report, the scores and the policy diff.
+[All artifacts](/v2/artifacts) lists them by key, `CAMPAIGN-index` first. What was recorded stays in
+the ledger: `seedbed report`, `seedbed policy diff`.
+"""
+RESUME = """\
+Go on with a campaign that was stopped or whose process died, after its last recorded trial. Its id
+is in the run's result, in its artifacts' keys, and in `seedbed report`.
+"""
+
+
+async def main() -> None:
+    """Register the deployments and run what is scheduled of them, until SIGTERM."""
+    await aserve(
+        await _deployment(campaign, CAMPAIGN),
+        await _deployment(resume, RESUME),
+        # Schedules outlive `seedbed down`: they fire again after the next `seedbed up`.
+        pause_on_shutdown=False,
+        print_starting_message=False,
+    )
+
+
+async def _deployment(served: Flow[..., Any], description: str) -> RunnerDeployment:
+    deployment = await served.ato_deployment(
+        served.name,
+        description=description,
+        tags=["seedbed"],
+        entrypoint_type=EntrypointType.MODULE_PATH,
+    )
+    # It comes with an empty list of schedules, which would remove those that people added.
+    deployment.model_fields_set.discard("schedules")
+    return deployment
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,49 @@
+"""The settings of one installation: where state lives. All of it comes from the environment."""
+
+from pathlib import Path
+
+from platformdirs import user_data_path
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """Read from `SEEDBED_HOME` and `SEEDBED_DATABASE_URL`."""
+
+    model_config = SettingsConfigDict(env_prefix="SEEDBED_", frozen=True)
+
+    home: Path = Field(
+        default_factory=lambda: user_data_path("seedbed"),
+        description="Folder of everything that Seedbed keeps: database, snapshots, artifacts.",
+    )
+    database_url: str = Field(
+        default="", description="SQLAlchemy URL of the database; empty: SQLite in the home folder."
+    )
+
+    @property
+    def url(self) -> str:
+        return self.database_url or f"sqlite:///{self.folder / 'seedbed.db'}"
+
+    @property
+    def folder(self) -> Path:
+        return self.home.expanduser().absolute()
+
+    @property
+    def store(self) -> Path:
+        """Sealed snapshots and judges."""
+        return self.folder / "store"
+
+    @property
+    def forks(self) -> Path:
+        """Forks of running trials; empty when nothing runs."""
+        return self.folder / "forks"
+
+    @property
+    def artifacts(self) -> Path:
+        """Adapters by hash, and the logs and metrics of every trial."""
+        return self.folder / "artifacts"
+
+    @property
+    def prefect_home(self) -> Path:
+        """Prefect's own state, so that what `seedbed run` published is there after `seedbed up`."""
+        return self.folder / "prefect"

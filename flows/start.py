@@ -1,0 +1,146 @@
+"""The start of a campaign: everything that it must never change is sealed and pinned."""
+
+import json
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from agents.worker import find_worker
+from flows.house import House
+from flows.plan import Plan, slug
+from policies.constitution import constitution_sha256
+from policies.policy import SearchPolicy
+from policies.tables import Campaign, Policy, Substrate
+from substrate.check import check_dropin, find_dropin
+from substrate.dropin import BadDropIn, DropInFolder, read_dropin
+from substrate.fork import read_constants
+from substrate.store import Snapshot
+
+SEED_POLICIES = Path(__file__).parent.parent / "policies" / "seeds"
+
+
+class BadPlan(ValueError):
+    """A plan that cannot be run. The message says what was wanted, found, and what to do."""
+
+
+def start_campaign(house: House, plan: Plan, flow_run_id: str | None = None) -> str:
+    """Check the plan, seal substrate and judge, record the campaign and its seed policy.
+
+    Returns the campaign's id. A flow run that is tried again gets the campaign that it started.
+    Raises BadPlan or BadDropIn before anything is recorded.
+    """
+    if flow_run_id is not None:
+        for campaign in house.ledger.campaigns():
+            if campaign.flow_run_id == flow_run_id:
+                return campaign.id
+    dropin, recipe, policy = check_plan(plan)
+    snapshot = house.store.seal(dropin)
+    check_knobs(policy, snapshot, recipe)
+    judge = house.store.seal_judge(dropin)
+    parts = dict.fromkeys((dropin.manifest.name, recipe))
+    name = slug(plan.name or "-".join(parts)) or "campaign"
+    campaign_id = f"{name}-{secrets.token_hex(3)}"
+    now = datetime.now(UTC)
+    rows = [
+        Campaign(
+            id=campaign_id,
+            name=name,
+            plan=plan.model_dump_json(),
+            seed=plan.seed,
+            substrate_name=dropin.manifest.name,
+            substrate_sha256=snapshot.digest,
+            judge_sha256=judge.digest,
+            constitution_sha256=constitution_sha256(),
+            recipe=recipe,
+            worker=plan.worker,
+            flow_run_id=flow_run_id,
+            created_at=now,
+        ),
+        Policy(
+            campaign=campaign_id,
+            version=policy.version,
+            sha256=policy.digest(),
+            parent=None,
+            body=policy.text(),
+            author="seed",
+            round=None,
+            created_at=now,
+        ),
+    ]
+    if house.ledger.substrate(snapshot.digest) is None:
+        manifest = snapshot.manifest.model_dump_json()
+        rows.insert(
+            0,
+            Substrate(
+                sha256=snapshot.digest,
+                name=dropin.manifest.name,
+                manifest=manifest,
+                sealed_at=now,
+            ),
+        )
+    house.ledger.append(*rows)
+    return campaign_id
+
+
+def check_plan(plan: Plan) -> tuple[DropInFolder, str, SearchPolicy]:
+    """What the plan names, found and checked: drop-in, recipe, seed policy.
+
+    Raises BadPlan or BadDropIn, in seconds and before anything is written.
+    """
+    find_worker(plan.worker)
+    folder = find_dropin(plan.substrate)
+    if findings := check_dropin(folder):
+        raise BadDropIn("\n".join(str(finding) for finding in findings))
+    dropin = read_dropin(folder)
+    recipe = plan.recipe or dropin.manifest.recipe
+    return dropin, recipe, read_seed_policy(plan, dropin, recipe)
+
+
+def read_seed_policy(plan: Plan, dropin: DropInFolder, recipe: str) -> SearchPolicy:
+    """The plan's policy file; else the drop-in's for this recipe; else ours."""
+    places = [dropin.path / "policies" / f"{recipe}.json", SEED_POLICIES / f"{recipe}.json"]
+    if plan.policy:
+        places = [Path(plan.policy).expanduser()]
+    for path in places:
+        if path.is_file():
+            break
+    else:
+        looked = ", ".join(str(place) for place in places)
+        raise BadPlan(
+            f"wanted a seed policy for recipe {recipe!r}, found none at {looked}; "
+            "write one there, or name one with --policy"
+        )
+    try:
+        policy = SearchPolicy.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except (json.JSONDecodeError, UnicodeDecodeError, ValidationError) as error:
+        raise BadPlan(f"the seed policy {path} is not a valid search policy: {error}") from error
+    if policy.version != 1 or policy.parent is not None:
+        raise BadPlan(
+            f"a seed policy is version 1 without a parent: {path} is version {policy.version}, "
+            f"parent {policy.parent}; set `version` to 1 and `parent` to null"
+        )
+    if len(policy.active_axes()) < 2:
+        raise BadPlan(
+            f"a seed policy needs at least two active axes (clause C4): {path} has "
+            f"{len(policy.active_axes())}"
+        )
+    return policy
+
+
+def check_knobs(policy: SearchPolicy, snapshot: Snapshot, recipe: str) -> None:
+    """Every knob must name a literal constant of the snapshot. Raises BadPlan."""
+    program = snapshot.root / "recipes" / f"{recipe}.py"
+    if not program.is_file():
+        there = sorted(path.stem for path in (snapshot.root / "recipes").glob("*.py"))
+        raise BadPlan(f"wanted recipe {recipe!r}, found {there} in the substrate; choose one")
+    for axis in policy.axes:
+        for knob in axis.knobs:
+            path = snapshot.root / knob.file
+            found = read_constants(path.read_text("utf-8")) if path.is_file() else {}
+            if knob.constant not in found:
+                raise BadPlan(
+                    f"axis {axis.id!r} turns {knob.constant} in {knob.file}, which the substrate "
+                    f"does not have; its constants there are {sorted(found)}"
+                )

@@ -1,0 +1,249 @@
+"""A trial: one slot's work in one round, from the fork to the recorded, measured result."""
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from agents.worker import HandIn, Workplace, find_worker
+from flows.clock import Clock
+from flows.house import House, open_house
+from flows.seed import derive_seed
+from policies.canonical import canonical_json
+from policies.policy import Assignment, Edit, SearchPolicy
+from policies.report import OutcomeName, SetScore
+from policies.tables import Attempt, Patch, ProblemSet, Score, Trial
+from substrate.fork import BadEdit, Fork, ForkEdit, apply_edit, make_fork, read_edit, sealed_changes
+from substrate.measure import Measured, measure, seal_adapter
+from substrate.outcome import Outcome
+from substrate.run import RunRecord, job_for, run_recipe
+from substrate.store import Snapshot
+
+NO_EDIT = ForkEdit(overrides={}, patch=None, diff="")
+ANCHOR = HandIn(hypothesis="The standing recipe, unchanged.", notes="")
+
+
+@dataclass
+class Record:
+    """What one attempt found, filled in as it goes on."""
+
+    outcome: Outcome = Outcome.INFRASTRUCTURE
+    reason: str = ""
+    hand_in: HandIn = ANCHOR
+    edit: ForkEdit = NO_EDIT
+    run: RunRecord | None = None
+    adapter_sha256: str | None = None
+    dev: SetScore | None = None
+    integrity: list[str] = field(default_factory=list)
+    clock: Clock = field(default_factory=Clock)
+
+    def end(self, outcome: Outcome, reason: str) -> "Record":
+        self.outcome, self.reason = outcome, reason
+        return self
+
+
+async def run_trial(campaign_id: str, number: int, slot: int) -> str:
+    """Do the work of one slot and record it once; tried again while infrastructure fails.
+
+    Returns the outcome. Raises SnapshotDamaged when the substrate is not what it was.
+    """
+    house = open_house()
+    campaign, plan = house.campaign(campaign_id), house.plan(campaign_id)
+    policy = house.policy_of_round(campaign_id, number)
+    assignment = policy.assignments(plan.width)[slot]
+    seed = derive_seed(campaign.seed, number, slot)
+    for failures in range(1, plan.budget.attempts + 1):
+        attempt = 1 + len(house.ledger.attempts(campaign_id, number, slot))
+        house.ledger.append(
+            Attempt(
+                campaign=campaign_id,
+                round=number,
+                slot=slot,
+                attempt=attempt,
+                kind=assignment.kind,
+                axis=assignment.axis.id if assignment.axis else None,
+                seed=seed,
+                started_at=datetime.now(UTC),
+            )
+        )
+        folder = house.settings.forks / campaign_id / f"r{number}-s{slot}-a{attempt}"
+        try:
+            record = await attempt_trial(
+                house,
+                policy,
+                assignment,
+                snapshot=house.store.open(campaign.substrate_sha256),
+                recipe=campaign.recipe,
+                rollouts=plan.budget.rollouts or None,
+                worker=campaign.worker,
+                seed=seed,
+                folder=folder,
+                keep=house.trial_folder(campaign_id, number, slot),
+            )
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if record.outcome is not Outcome.INFRASTRUCTURE or failures == plan.budget.attempts:
+            house.ledger.append(*_rows(house, campaign_id, number, assignment, attempt, record))
+            return record.outcome
+    raise AssertionError("a plan has at least one attempt")
+
+
+async def attempt_trial(
+    house: House,
+    policy: SearchPolicy,
+    assignment: Assignment,
+    *,
+    snapshot: Snapshot,
+    recipe: str,
+    rollouts: int | None,
+    worker: str,
+    seed: int,
+    folder: Path,
+    keep: Path,
+) -> Record:
+    """Fork, work, seal and measure, once. The worker's fork and the counted run's are two."""
+    record = Record()
+
+    def fork_named(name: str) -> Fork:
+        house.store.verify(snapshot, weights=False)
+        standing = policy.standing_recipe
+        patches = [house.ledger.patch_text(patch) for patch in standing.patches]
+        return make_fork(snapshot, folder / name, overrides=standing.overrides, patches=patches)
+
+    with record.clock.phase("fork"):
+        counted = fork_named("counted")
+    with record.clock.phase("edit"):
+        if assignment.axis is not None and assignment.kind == "explore":
+            draft = fork_named("draft")
+            workplace = Workplace(draft, policy.brief(assignment.axis), seed)
+            record.hand_in = await find_worker(worker)(workplace)
+            if changed := sealed_changes(draft):
+                record.integrity.append("sealed_files_changed")
+                return record.end(Outcome.TAMPERED, f"sealed files changed: {changed[:5]}")
+            try:
+                record.edit = read_edit(draft)
+                apply_edit(counted, record.edit.overrides, record.edit.patch)
+            except BadEdit as error:
+                return record.end(Outcome.CRASHED, f"the edit cannot be used: {error}")
+            if not record.edit.diff:
+                return record.end(Outcome.NO_CHANGE, "the worker handed in an empty edit")
+        elif assignment.edit is not None:
+            edit = assignment.edit
+            patch = house.ledger.patch_text(edit.patch) if edit.patch else None
+            apply_edit(counted, edit.overrides, patch)
+            record.edit = read_edit(counted)
+            record.hand_in = HandIn(hypothesis="A stored edit on a fresh seed.", notes="")
+
+    with record.clock.phase("run"):
+        job = job_for(snapshot, recipe=recipe, seed=seed, rollouts=rollouts)
+        record.run = await run_recipe(counted, job)
+        _keep_output(counted, keep)
+    if changed := sealed_changes(counted):
+        record.integrity.append("sealed_files_changed")
+        return record.end(Outcome.TAMPERED, f"sealed files changed: {changed[:5]}")
+    if record.run.outcome is not None:
+        return record.end(record.run.outcome, record.run.reason)
+    assert record.run.result is not None
+
+    with record.clock.phase("measure"):
+        house.store.verify(snapshot, weights=False)
+        adapter = seal_adapter(counted, record.run.result, house.adapters)
+        if isinstance(adapter, Measured):
+            return record.end(adapter.outcome, adapter.reason)
+        record.adapter_sha256 = adapter.sha256
+        problems = snapshot.root / snapshot.manifest.sets.dev.path
+        measured = await measure(snapshot, adapter, problems, snapshot.manifest.sets.dev)
+    if measured.score is not None:
+        record.dev = SetScore.model_validate(measured.score)
+    return record.end(measured.outcome, measured.reason)
+
+
+def score_rows(
+    campaign_id: str, number: int, slot: int, problem_set: ProblemSet, score: SetScore
+) -> list[Score]:
+    """A score as rows: one for the whole set, one per domain."""
+    parts = {"overall": (score.value, score.n)}
+    parts |= {name: (part.value, part.n) for name, part in sorted(score.domains.items())}
+    return [
+        Score(
+            campaign=campaign_id,
+            round=number,
+            slot=slot,
+            problem_set=problem_set,
+            domain=domain,
+            value=value,
+            n=n,
+            metric=score.metric,
+            metric_version=score.metric_version,
+            engine=score.engine,
+        )
+        for domain, (value, n) in parts.items()
+    ]
+
+
+def _rows(
+    house: House,
+    campaign_id: str,
+    number: int,
+    assignment: Assignment,
+    attempt: int,
+    record: Record,
+) -> list[Any]:
+    """The rows of a finished trial: the trial, its stored diffs, its dev score."""
+    rows: list[Any] = []
+    stored: dict[str, str] = {}
+    for text in (record.edit.patch, record.edit.diff):
+        if text:
+            patch = Patch.of(text)
+            if patch.sha256 not in stored and house.ledger.patch(patch.sha256) is None:
+                rows.append(patch)
+            stored[text] = patch.sha256
+    edit = Edit(
+        overrides=record.edit.overrides,
+        patch=stored[record.edit.patch] if record.edit.patch else None,
+    )
+    ending = record.run.ending if record.run else None
+    result = record.run.result if record.run else None
+    account = {
+        "attempts": attempt,
+        "reason": record.reason[:2000],
+        "notes": record.hand_in.notes[:8000],
+        "seconds": record.clock.seconds,
+        "cpu_seconds": ending.cpu_seconds if ending else 0.0,
+        "peak_memory_mb": ending.peak_memory_mb if ending else 0.0,
+        "rollouts": result.rollouts if result else 0,
+        "tokens": result.tokens if result else 0,
+    }
+    rows.append(
+        Trial(
+            campaign=campaign_id,
+            round=number,
+            slot=assignment.slot,
+            attempt=attempt,
+            kind=assignment.kind,
+            axis=assignment.axis.id if assignment.axis else None,
+            outcome=cast(OutcomeName, record.outcome.value),
+            hypothesis=record.hand_in.hypothesis[:2000],
+            edit=canonical_json(edit.model_dump(mode="json")),
+            diff_sha256=stored[record.edit.diff] if record.edit.diff else None,
+            seed=derive_seed(house.campaign(campaign_id).seed, number, assignment.slot),
+            adapter_sha256=record.adapter_sha256,
+            integrity=json.dumps(record.integrity),
+            account=json.dumps(account),
+            finished_at=datetime.now(UTC),
+        )
+    )
+    if record.dev is not None:
+        rows += score_rows(campaign_id, number, assignment.slot, "dev", record.dev)
+    return rows
+
+
+def _keep_output(fork: Fork, keep: Path) -> None:
+    """Keep what explains a run; the adapter is sealed elsewhere, the rest goes with the fork."""
+    keep.mkdir(parents=True, exist_ok=True)
+    for name in ("job.json", "result.json", "metrics.jsonl", "run.log"):
+        source = fork.root / "out" / name
+        if source.is_file() and not source.is_symlink():
+            shutil.copyfile(source, keep / name)

@@ -1,0 +1,1 @@
+"""What is believed and why: the policy, the constitution, the evidence and the ledger."""

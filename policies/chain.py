@@ -1,0 +1,131 @@
+"""The hash chain over the ledger's rows: an event for each, which names the hash of the one before.
+
+hash = sha256 of the canonical JSON of [previous, seq, campaign, kind, subject, body, at]. `body`
+holds the digest of the row (of the canonical JSON of all its columns) or is a note's own JSON; `at`
+is ISO 8601 in UTC with microseconds. Whoever changes, drops, adds or moves a row has to rewrite
+every event after it. A chain rewritten to its end, or cut short, is consistent in itself: only a
+head that was kept elsewhere shows those.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from policies.canonical import canonical_json, digest
+from policies.tables import Campaign, Event, Row, table_of
+
+EVENT = table_of(Event)
+
+
+@dataclass(frozen=True)
+class Note:
+    """A change of state that no table holds. Its kind has a dot in it: `campaign.stopped`."""
+
+    campaign: str | None
+    kind: str
+    subject: str
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Link:
+    """What an event says, before it has its place in the chain."""
+
+    campaign: str | None
+    kind: str
+    subject: str
+    body: str
+
+
+def row_link(model: type[Row], values: Mapping[str, Any]) -> Link:
+    """The link of a row. `values`: all columns by name, as Python values."""
+    return Link(
+        values["id"] if model is Campaign else values.get("campaign"),
+        table_of(model).name,
+        model.natural_key.format(**values),
+        canonical_json({"sha256": digest({name: _plain(value) for name, value in values.items()})}),
+    )
+
+
+def note_link(note: Note) -> Link:
+    """The link of a note. Raises ValueError for a kind without a dot: that is a table's name."""
+    if "." not in note.kind:
+        raise ValueError(
+            f"a note's kind is wanted with a dot in it: found {note.kind!r}; name what it is about "
+            "and what happened, such as 'campaign.stopped'"
+        )
+    return Link(note.campaign, note.kind, note.subject, canonical_json(dict(note.body)))
+
+
+def chain(connection: Connection, links: Iterable[Link], at: datetime) -> list[dict[str, Any]]:
+    """The links as rows of `event`, to be inserted in the transaction that holds `connection`."""
+    head = connection.execute(_HEAD).first()
+    seq, previous = (head.seq, head.hash) if head else (0, "")
+    events: list[dict[str, Any]] = []
+    for link in links:
+        seq += 1
+        event = {
+            "seq": seq,
+            "campaign": link.campaign,
+            "kind": link.kind,
+            "subject": link.subject,
+            "body": link.body,
+            "at": at,
+            "previous": previous,
+        }
+        event["hash"] = previous = _hash(event)
+        events.append(event)
+    return events
+
+
+def first_break(connection: Connection) -> str | None:
+    """What is wrong with the first event that does not hold, or None: the whole ledger holds.
+
+    Recomputes every hash and every row's digest. A row without an event is named last.
+    """
+    models = {table_of(model).name: model for model in Row.__subclasses__() if model.chained}
+    rows: dict[tuple[str, str], Link] = {}
+    for model in models.values():
+        for row in connection.execute(select(table_of(model))).mappings():
+            link = row_link(model, dict(row))
+            rows[link.kind, link.subject] = link
+    previous = ""
+    events = connection.execute(select(EVENT).order_by(EVENT.c.seq))
+    for seq, event in enumerate((dict(row) for row in events.mappings()), start=1):
+        where = f"event {event['seq']} ({event['kind']} {event['subject']})"
+        if event["seq"] != seq:
+            return f"event {seq} is missing: the one after it is {where}"
+        if event["previous"] != previous:
+            return f"{where} does not follow the event before it: one of the two was altered"
+        if event["hash"] != _hash(event):
+            return f"{where} was altered: its hash is not that of its columns"
+        if event["kind"] in models:
+            row = rows.pop((event["kind"], event["subject"]), None)
+            if row is None:
+                return f"{where} has no row: it was deleted, its key altered, or written twice"
+            if (row.campaign, row.body) != (event["campaign"], event["body"]):
+                return f"{where} is not what the row says: the row was altered"
+        previous = event["hash"]
+    for kind, subject in rows:
+        return f"{kind} {subject} has no event: it was written past the ledger"
+    return None
+
+
+_HEAD = select(EVENT.c.seq, EVENT.c.hash).order_by(EVENT.c.seq.desc()).limit(1)
+
+
+def _hash(event: Mapping[str, Any]) -> str:
+    columns = ("previous", "seq", "campaign", "kind", "subject", "body", "at")
+    return digest([_plain(event[column]) for column in columns])
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON, the same before and after a stay in any of the databases."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="microseconds")
+    if isinstance(value, float):
+        return value + 0.0  # SQLite keeps no negative zero
+    return value

@@ -1,0 +1,110 @@
+"""The database behind the ledger: opened, brought to this version's schema, refused if not ours.
+
+SQLite keeps a write-ahead log, so that anyone can read while a campaign writes, and flushes it at
+each commit: what was acknowledged survives a power cut. Writers take turns: BEGIN IMMEDIATE on
+SQLite, one advisory lock on PostgreSQL.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, create_engine, event, inspect
+from sqlalchemy.engine import make_url
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+WAIT_SECONDS = 60  # for the lock, which a writer holds for milliseconds
+WRITERS = 0x5EEDBED  # the advisory lock's number
+
+
+class UnknownSchema(RuntimeError):
+    """The database holds something that this version did not make, or a later version made."""
+
+
+def open_database(url: str) -> Engine:
+    """The database at `url`, at this version's schema; SQLite files and folders are made.
+
+    Raises UnknownSchema, having changed nothing, for a database of a later version or of another
+    program.
+    """
+    sqlite = make_url(url).get_backend_name() == "sqlite"
+    engine = create_engine(
+        url,
+        connect_args={"timeout": WAIT_SECONDS} if sqlite else {},
+        pool_pre_ping=not sqlite,
+    )
+    event.listen(engine, "begin", _begin)
+    if sqlite:
+        event.listen(engine, "connect", _set_up)
+        Path(engine.url.database or "").absolute().parent.mkdir(parents=True, exist_ok=True)
+    try:
+        _migrate(engine)
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+def writer(engine: Engine) -> Engine:
+    """The same engine, whose transactions hold the write lock from their begin."""
+    return engine.execution_options(writes=True)
+
+
+def _set_up(connection: Any, _record: Any) -> None:
+    """Each connection to SQLite: nothing here outlives it or touches the file."""
+    connection.isolation_level = None  # the driver begins nothing of its own: `_begin` does
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA recursive_triggers = ON")  # REPLACE then fires delete triggers
+
+
+def _begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("writes", False)
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    elif writes:
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITERS})")
+    else:  # a reader sees one moment, as it does on SQLite
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+
+
+def _migrate(engine: Engine) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    scripts = ScriptDirectory.from_config(config)
+    with engine.connect() as connection:
+        found = MigrationContext.configure(connection).get_current_revision()
+        tables = inspect(connection).get_table_names()
+    if found == scripts.get_current_head():
+        return
+    ours = {script.revision for script in scripts.walk_revisions()}
+    if found not in ours and (found or tables):
+        raise UnknownSchema(
+            f"wanted an empty database or a ledger of version {', '.join(sorted(ours))}: found "
+            + (f"version {found}" if found else f"the tables {', '.join(sorted(tables)[:5])}")
+            + f" in {engine.url!r}; install the Seedbed that wrote it, or name another database in "
+            "SEEDBED_DATABASE_URL"
+        )
+    if engine.dialect.name == "sqlite":
+        _keep_a_write_ahead_log(engine)
+    with writer(engine).begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def _keep_a_write_ahead_log(engine: Engine) -> None:
+    """WAL is a property of the file, set once, outside of any transaction."""
+    connection = engine.raw_connection()
+    try:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode = WAL")
+        mode = str(next(iter(cursor.fetchall()))[0])
+    finally:
+        connection.close()
+    if mode != "wal":
+        raise RuntimeError(
+            f"wanted a database with a write-ahead log: found journal mode {mode!r} for "
+            f"{engine.url!r}; put the file on a local disk, or use PostgreSQL"
+        )

@@ -1,0 +1,229 @@
+"""Evidence: what scores say once the noise between runs of one recipe is taken into account.
+
+Pure functions over the rounds of one campaign. Noise is the pooled standard deviation of trials
+about the mean of their own group, a group being the runs of one edit on one standing recipe that
+nobody selected: anchors and replicates. An effect is a trial's dev score minus the mean of the
+standing recipe's runs, signed so that positive is better. Its interval uses Student's t (W. S.
+Gosset, Biometrika 6, 1908) and Bonferroni's bound over the trials of the round, so that a round in
+which nothing helps calls some edit better about one time in twenty; the same for worse. Only
+finite scores of one metric version are compared.
+
+Left out on purpose: error control over the whole campaign, and tests by domain.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from scipy.special import ndtri, stdtrit
+
+from policies.canonical import digest
+from policies.policy import NoiseModel, SearchPolicy
+from policies.report import SetScore, SlotResult, Spread, Verdict
+
+Direction = Literal["maximise", "minimise"]
+
+LEVEL = 0.05  # chance of one false "better" in a round in which nothing helps; the same for worse
+ROWS = 64  # most row references that a noise model lists, newest kept
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round as evidence sees it."""
+
+    number: int
+    standing: str  # digest of the standing recipe that every fork of the round started from
+    slots: tuple[SlotResult, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One scored trial."""
+
+    row: str
+    score: SetScore
+
+
+def round_of(number: int, policy: SearchPolicy, slots: Iterable[SlotResult]) -> Round:
+    """Round `number` of a campaign, run under `policy`."""
+    return Round(number, digest(policy.standing_recipe.model_dump(mode="json")), tuple(slots))
+
+
+def standing_runs(rounds: Sequence[Round]) -> list[Run]:
+    """The scored runs of the last round's standing recipe, unmutated, in whatever round.
+
+    They are the anchors and the replicates of the empty edit.
+    """
+    metric = _metric_version(rounds)
+    return [
+        run
+        for past in rounds
+        if past.standing == rounds[-1].standing
+        for slot in past.slots
+        if slot.kind != "explore" and slot.edit.is_empty()
+        for run in _scored(past.number, slot, metric)
+    ]
+
+
+def spread(rounds: Sequence[Round]) -> Spread:
+    """This round's anchor, and the range of the standing recipe's runs so far."""
+    anchor = next((slot for slot in rounds[-1].slots if slot.kind == "anchor"), None)
+    scores = [run.score.value for run in standing_runs(rounds)]
+    return Spread(
+        dev=_finite(anchor.dev) if anchor else None,
+        external=_finite(anchor.external) if anchor else None,
+        mean=math.fsum(scores) / len(scores) if scores else None,
+        low=min(scores, default=None),
+        high=max(scores, default=None),
+        n=len(scores),
+    )
+
+
+def noise_model(rounds: Sequence[Round]) -> NoiseModel:
+    """The noise of one trial's dev score, from every round so far, and the last round's threshold.
+
+    sigma^2 = sum over groups of (score - group mean)^2 / degrees, degrees = runs - groups. Before
+    any group has two runs, sigma is the binomial error sqrt(p (1 - p) / n) of the standing
+    recipe's score, with one success and one failure added so that p = 0 and p = 1 have an error
+    too, and degrees is 0: it leaves out the noise between seeds.
+    """
+    groups: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    metric = _metric_version(rounds)
+    for past in rounds:
+        for slot in past.slots:
+            if slot.kind != "explore":  # explored edits became replicates because they did well
+                key = (past.standing, digest(slot.edit.model_dump(mode="json")))
+                groups[key] += _scored(past.number, slot, metric)
+    repeated = [runs for runs in groups.values() if len(runs) > 1]
+    degrees = sum(len(runs) - 1 for runs in repeated)
+    standing = standing_runs(rounds)
+    if degrees:
+        squares = math.fsum(_squares([run.score.value for run in runs]) for runs in repeated)
+        # No score over n problems is known better than to its own rounding, 1 / n wide.
+        rounding = 1 / (repeated[0][0].score.n * math.sqrt(12))
+        sigma = max(math.sqrt(squares / degrees), rounding)
+        rows = [run.row for runs in repeated for run in runs]
+    else:
+        sigma = _binomial_error(standing[-1].score) if standing else None
+        rows = [run.row for run in standing[-1:]]
+    model = NoiseModel(sigma=sigma, degrees=degrees, rows=rows[-ROWS:])
+    trials = sum(slot.axis is not None for slot in rounds[-1].slots)
+    return model.model_copy(
+        update={"threshold": threshold(model, standing=len(standing), comparisons=trials)}
+    )
+
+
+def threshold(
+    noise: NoiseModel,
+    *,
+    standing: int,
+    comparisons: int,
+    runs: int = 1,
+    level: float = LEVEL,
+) -> float | None:
+    """The effect that the mean of `runs` runs must exceed to count as better, or worse.
+
+    It is q sigma sqrt(1 / runs + 1 / standing), where `standing` counts the runs of the standing
+    recipe and q is the quantile 1 - level / comparisons of Student's t with the noise model's
+    degrees, or of the normal distribution while those are 0. None where noise or standing recipe
+    are unknown.
+    """
+    if noise.sigma is None or standing == 0:
+        return None
+    tail = level / max(1, comparisons)
+    quantile = -stdtrit(noise.degrees, tail) if noise.degrees else -ndtri(tail)
+    return float(quantile) * noise.sigma * math.sqrt(1 / runs + 1 / standing)
+
+
+def verdicts(rounds: Sequence[Round], direction: Direction) -> list[Verdict]:
+    """One verdict for each trial of the last round that has an axis, in the order of slots.
+
+    A trial without a score, or with nothing to compare it to, is unresolved.
+    """
+    metric = _metric_version(rounds)
+    last, base = rounds[-1], spread(rounds)
+    bound = noise_model(rounds).threshold
+    anchor = next((slot for slot in last.slots if slot.kind == "anchor"), None)
+    sign = 1 if direction == "maximise" else -1
+    found = []
+    for slot in last.slots:
+        if slot.axis is None:
+            continue
+        effect = low = high = None
+        word: Literal["better", "worse", "unresolved"] = "unresolved"
+        runs = _scored(last.number, slot, metric)
+        if runs and base.mean is not None and bound is not None:
+            effect = sign * (runs[0].score.value - base.mean)
+            low, high = effect - bound, effect + bound
+            word = "better" if low > 0 else "worse" if high < 0 else "unresolved"
+        external, error = _external_effect(slot, anchor, sign)
+        found.append(
+            Verdict(
+                slot=slot.slot,
+                axis=slot.axis,
+                effect=effect,
+                low=low,
+                high=high,
+                verdict=word,
+                external_effect=external,
+                external_error=error,
+                rows=[run.row for run in runs] or [f"r{last.number}/s{slot.slot}"],
+            )
+        )
+    return found
+
+
+def _external_effect(
+    slot: SlotResult, anchor: SlotResult | None, sign: int
+) -> tuple[float | None, float | None]:
+    """External score minus the anchor's, and its standard error from the problems' numbers."""
+    if anchor is None or slot.external is None or anchor.external is None:
+        return None, None
+    mine, its = _finite(slot.external), _finite(anchor.external)
+    if (
+        mine is None
+        or its is None
+        or slot.external.metric_version != anchor.external.metric_version
+    ):
+        return None, None
+    errors = _binomial_error(slot.external), _binomial_error(anchor.external)
+    if errors[0] is None or errors[1] is None:
+        return sign * (mine - its), None
+    return sign * (mine - its), math.hypot(errors[0], errors[1])
+
+
+def _metric_version(rounds: Sequence[Round]) -> str | None:
+    """The metric version of the newest score: earlier ones are another metric."""
+    for past in reversed(rounds):
+        for slot in past.slots:
+            if slot.dev is not None:
+                return slot.dev.metric_version
+    return None
+
+
+def _scored(number: int, slot: SlotResult, metric: str | None) -> list[Run]:
+    """The slot as a run, or nothing where it has no finite score of that metric version."""
+    if slot.outcome != "evaluated" or slot.dev is None or _finite(slot.dev) is None:
+        return []
+    if slot.dev.metric_version != metric:
+        return []
+    return [Run(f"r{number}/s{slot.slot}/dev/overall", slot.dev)]
+
+
+def _finite(score: SetScore | None) -> float | None:
+    return score.value if score is not None and math.isfinite(score.value) else None
+
+
+def _binomial_error(score: SetScore) -> float | None:
+    """Standard error of a proportion over n problems; None for a score outside [0, 1]."""
+    if not 0 <= score.value <= 1:
+        return None
+    share = (score.value * score.n + 1) / (score.n + 2)
+    return math.sqrt(share * (1 - share) / score.n)
+
+
+def _squares(values: list[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values)

@@ -1,0 +1,397 @@
+"""Reports as people and programs read them: Markdown, JSON and small SVG drawings."""
+
+import base64
+import json
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from policies.escape import code, markdown, svg, visible
+from policies.policy import Edit
+from policies.report import RoundReport, SetScore, SlotAccount, SlotResult, Verdict
+from policies.tables import Campaign
+
+Direction = Literal["maximise", "minimise"]
+
+
+def report_markdown(report: RoundReport) -> str:
+    """A round report as Markdown with the same sections and columns for every round.
+
+    Equal reports have equal text. Whatever workers and models wrote is escaped and cut.
+    """
+    results, account = report.results, report.account
+    sections = [
+        ("Trials", _trials(report)),
+        ("Scores by domain", _domains(report)),
+        ("Anchor and noise", _spread(report)),
+        ("Verdicts", _verdicts(results.verdicts)),
+        ("External looks", _looks(report)),
+        ("Integrity", _integrity(results.slots)),
+        ("Dead ends", [f"- {markdown(title)}" for title in results.dead_ends]),
+        ("Words of the workers", _words(report)),
+        ("Narrative", [f"> {markdown(results.narrative, 8000)}"] if results.narrative else []),
+        ("Cost", _cost(report)),
+        ("Digests", _digests(report)),
+    ]
+    lines = [
+        f"# Round {report.round} of {code(report.campaign)}",
+        "",
+        f"Policy version {results.policy_version}, recipe {code(results.recipe)}, worker "
+        f"{code(account.worker)}, isolation {code(account.isolation)}.",
+        "",
+    ]
+    for title, body in sections:
+        lines += [f"## {title}", "", *(body or ["None."]), ""]
+    return "\n".join(lines)
+
+
+def campaign_markdown(
+    campaign: Campaign, reports: Sequence[RoundReport], *, direction: Direction
+) -> str:
+    """A campaign as Markdown: one row for each round, and the scores drawn over the rounds."""
+    rows = []
+    for report in _in_order(campaign.id, reports):
+        results, spread = report.results, report.results.spread
+        outcomes = Counter(slot.outcome for slot in results.slots)
+        rows.append(
+            (
+                str(report.round),
+                f"{results.policy_version} `{results.policy_sha256[:12]}`",
+                _number(spread.dev, "not scored"),
+                _number(spread.external, "no look"),
+                _number(_best_dev(report, direction), "not scored"),
+                ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items())),
+                str(len(results.looks)),
+                f"{sum(account.cpu_seconds for account in report.account.slots):.1f}",
+            )
+        )
+    head = (
+        "round",
+        "policy",
+        "anchor, dev",
+        "anchor, external",
+        "best, dev",
+        "outcomes",
+        "looks",
+        "CPU seconds",
+    )
+    lines = [
+        f"# Campaign {code(campaign.id)}",
+        "",
+        f"Substrate {code(campaign.substrate_name)} `{campaign.substrate_sha256[:12]}`, recipe "
+        f"{code(campaign.recipe)}, worker {code(campaign.worker)}, seed {campaign.seed}.",
+        "",
+        *(_table(head, rows) or ["No round is complete."]),
+        "",
+    ]
+    if rows:
+        drawing = scores_chart_svg(reports, direction=direction)
+        lines += [f"![Scores by round]({svg_data_uri(drawing)})", ""]
+    return "\n".join(lines)
+
+
+def campaign_json(campaign: Campaign, reports: Sequence[RoundReport]) -> dict[str, Any]:
+    """A campaign as JSON values: its pins, its plan, and `rounds`, each a report with `slots`.
+
+    `slots` is `results.slots`, set beside `results` for whoever wants the trials only.
+    """
+    return {
+        "schema_version": 1,
+        "campaign": campaign.id,
+        "name": campaign.name,
+        "created_at": campaign.created_at.isoformat(),
+        "seed": campaign.seed,
+        "substrate": campaign.substrate_name,
+        "substrate_sha256": campaign.substrate_sha256,
+        "judge_sha256": campaign.judge_sha256,
+        "constitution_sha256": campaign.constitution_sha256,
+        "recipe": campaign.recipe,
+        "worker": campaign.worker,
+        "plan": json.loads(campaign.plan),
+        "rounds": [
+            {
+                **(data := report.data()),
+                "results_sha256": report.results_digest(),
+                "slots": data["results"]["slots"],
+            }
+            for report in _in_order(campaign.id, reports)
+        ],
+    }
+
+
+def edit_text(edit: Edit) -> str:
+    """An edit in short, such as `LEARNING_RATE=0.003 + patch 1f2e3d4c5b6a`; empty for none.
+
+    The file is named where constants of more than one file are set.
+    """
+    files = {file: names for file, names in sorted(edit.overrides.items()) if names}
+    parts = [
+        (f"{file} " if len(files) > 1 else "") + f"{name}={json.dumps(value, ensure_ascii=False)}"
+        for file, names in files.items()
+        for name, value in sorted(names.items())
+    ]
+    patch = f"patch {edit.patch[:12]}" if edit.patch else ""
+    return visible(" + ".join(part for part in (", ".join(parts), patch) if part))
+
+
+def scores_chart_svg(reports: Sequence[RoundReport], *, direction: Direction) -> str:
+    """The anchor's dev and external score and the best dev score over the rounds, 640 x 280."""
+    reports = sorted(reports, key=lambda report: report.round)
+    curves = (
+        ("anchor, dev", "#0072b2", [report.results.spread.dev for report in reports]),
+        ("anchor, external", "#d55e00", [report.results.spread.external for report in reports]),
+        ("best, dev", "#009e73", [_best_dev(report, direction) for report in reports]),
+    )
+    values = [value for _, _, curve in curves for value in curve if value is not None]
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    margin = 0.05 * (high - low) or 0.05 * abs(high) or 0.05
+    low, high = low - margin, high + margin
+    step = 540 / max(1, len(reports) - 1)
+
+    def y_of(value: float) -> float:
+        return 230 - 190 * (value - low) / (high - low)
+
+    shapes = []
+    for tick in (low, (low + high) / 2, high):
+        y = y_of(tick)
+        shapes.append(f'<path d="M70 {y:.1f}H620" stroke="#ddd"/>')
+        shapes.append(f'<text x="62" y="{y + 4:.1f}" text-anchor="end">{tick:.3g}</text>')
+    every = max(1, len(reports) // 12)
+    for i, report in enumerate(reports):
+        if i % every == 0:
+            x = 75 + i * step
+            shapes.append(f'<text x="{x:.1f}" y="250" text-anchor="middle">{report.round}</text>')
+    for number, (name, colour, curve) in enumerate(curves):
+        points = [
+            None if value is None else (75 + i * step, y_of(value)) for i, value in enumerate(curve)
+        ]
+        d = "".join(
+            f"{'L' if i and points[i - 1] else 'M'}{point[0]:.1f} {point[1]:.1f}"
+            for i, point in enumerate(points)
+            if point
+        )
+        shapes.append(f'<path d="{d}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        shapes += [
+            f'<circle cx="{point[0]:.1f}" cy="{point[1]:.1f}" r="3" fill="{colour}"/>'
+            for point in points
+            if point
+        ]
+        x = 75 + 180 * number
+        shapes.append(f'<path d="M{x} 20h20" stroke="{colour}" stroke-width="2"/>')
+        shapes.append(f'<text x="{x + 26}" y="24">{name}</text>')
+    if not values:
+        shapes.append('<text x="345" y="130" text-anchor="middle">no scores</text>')
+    shapes.append('<text x="345" y="270" text-anchor="middle">round</text>')
+    return _drawing(640, 280, "sans-serif", shapes)
+
+
+def diff_svg(lines: Sequence[tuple[str, str]], *, columns: int = 110) -> str:
+    """Lines marked "+", "-" or " " as a coloured drawing, `columns` letters wide.
+
+    Long lines wrap; nothing is cut.
+    """
+    width = 20 + 8 * columns
+    inks = {"+": ("#1a7f37", "#e6ffec"), "-": ("#b3261e", "#ffebe9"), " ": ("#24292f", "#ffffff")}
+    wrapped = [
+        (mark if i == 0 else " ", inks[mark], part)
+        for mark, line in lines
+        for i, part in enumerate(
+            textwrap.wrap(line, columns, drop_whitespace=False, break_on_hyphens=False) or [""]
+        )
+    ]
+    shapes = []
+    for i, (mark, (ink, paper), part) in enumerate(wrapped):
+        y = 8 + 18 * i
+        shapes.append(f'<rect y="{y}" width="{width}" height="18" fill="{paper}"/>')
+        text = svg(f"{mark} {part}")
+        shapes.append(f'<text x="8" y="{y + 13}" fill="{ink}" xml:space="preserve">{text}</text>')
+    return _drawing(width, 16 + 18 * len(wrapped), "monospace", shapes)
+
+
+def svg_data_uri(drawing: str) -> str:
+    """A drawing as a `data:` URI, for an image that needs no other file."""
+    return "data:image/svg+xml;base64," + base64.b64encode(drawing.encode()).decode()
+
+
+def _drawing(width: int, height: int, font: str, shapes: Sequence[str]) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" font-family="{font}" font-size="12">'
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>' + "".join(shapes) + "</svg>\n"
+    )
+
+
+def _in_order(campaign_id: str, reports: Sequence[RoundReport]) -> list[RoundReport]:
+    strangers = {report.campaign for report in reports} - {campaign_id}
+    if strangers:
+        raise ValueError(f"wanted reports of {campaign_id}, found some of {sorted(strangers)}")
+    return sorted(reports, key=lambda report: report.round)
+
+
+def _best_dev(report: RoundReport, direction: Direction) -> float | None:
+    scores = [slot.dev.value for slot in report.results.slots if slot.dev]
+    return (max if direction == "maximise" else min)(scores, default=None)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A GFM table whose cells are Markdown already; no lines for no rows."""
+    if not rows:
+        return []
+    lines = [head, ["---"] * len(head), *rows]
+    return ["| " + " | ".join(cells) + " |" for cells in lines]
+
+
+def _trials(report: RoundReport) -> list[str]:
+    rows = [
+        (
+            str(slot.slot),
+            slot.kind,
+            code(slot.axis or "") or "none",
+            code(edit_text(slot.edit)) or "none",
+            slot.outcome,
+            _score(slot.dev, "not scored"),
+            _score(slot.external, _no_external(report, slot)),
+        )
+        for slot in report.results.slots
+    ]
+    return _table(("slot", "kind", "axis", "edit", "outcome", "dev", "external"), rows)
+
+
+def _no_external(report: RoundReport, slot: SlotResult) -> str:
+    return "not scored" if slot.slot in report.results.looks else "no look"
+
+
+def _domains(report: RoundReport) -> list[str]:
+    rows = [
+        (str(slot.slot), name, markdown(domain), f"{score.value:.4f}", str(score.n))
+        for slot in report.results.slots
+        for name, scored in (("dev", slot.dev), ("external", slot.external))
+        if scored
+        for domain, score in sorted(scored.domains.items())
+    ]
+    return _table(("slot", "set", "domain", "score", "problems"), rows)
+
+
+def _spread(report: RoundReport) -> list[str]:
+    spread, noise = report.results.spread, report.results.noise
+    anchors = [slot for slot in report.results.slots if slot.kind == "anchor"]
+    unknown = "unknown"
+    missing = _no_external(report, anchors[0]) if anchors else unknown
+    external = _number(spread.external, missing)
+    return [
+        f"- This round's anchor: dev {_number(spread.dev, 'not scored')}, external {external}",
+        f"- Runs of the standing recipe so far: {spread.n}, mean dev "
+        f"{_number(spread.mean, unknown)}, from {_number(spread.low, unknown)} to "
+        f"{_number(spread.high, unknown)}",
+        f"- Noise of one trial: standard deviation {_number(noise.sigma, unknown)} "
+        f"({noise.degrees} degrees of freedom), threshold {_number(noise.threshold, unknown)}",
+    ]
+
+
+def _verdicts(verdicts: Sequence[Verdict]) -> list[str]:
+    rows = [
+        (
+            str(item.slot),
+            code(item.axis),
+            _signed(item.effect),
+            f"{_signed(item.low)} to {_signed(item.high)}",
+            item.verdict,
+            " ".join(item.rows),
+        )
+        for item in verdicts
+    ]
+    return _table(("slot", "axis", "effect on dev", "interval", "verdict", "rows"), rows)
+
+
+def _looks(report: RoundReport) -> list[str]:
+    looks = report.results.looks
+    return [f"{len(looks)}: slots {', '.join(map(str, looks))}."] if looks else []
+
+
+def _integrity(slots: Sequence[SlotResult]) -> list[str]:
+    return [f"- slot {slot.slot}: {markdown(event)}" for slot in slots for event in slot.integrity]
+
+
+def _words(report: RoundReport) -> list[str]:
+    accounts = {account.slot: account for account in report.account.slots}
+    rows = []
+    for slot in report.results.slots:
+        account = accounts.get(slot.slot)
+        reason, notes = (account.reason, account.notes) if account else ("", "")
+        if slot.hypothesis or reason or notes:
+            rows.append((str(slot.slot), *map(markdown, (slot.hypothesis, reason, notes))))
+    return _table(("slot", "hypothesis", "reason for the outcome", "notes"), rows)
+
+
+def _cost(report: RoundReport) -> list[str]:
+    account = report.account
+    rows = [
+        (
+            str(slot.slot),
+            str(slot.attempts),
+            f"{_wall(slot):.2f}",
+            f"{slot.cpu_seconds:.2f}",
+            f"{slot.peak_memory_mb:.0f}",
+            str(slot.rollouts),
+            str(slot.tokens),
+        )
+        for slot in account.slots
+    ]
+    total = (
+        "all",
+        str(sum(slot.attempts for slot in account.slots)),
+        f"{sum(map(_wall, account.slots)):.2f}",
+        f"{sum(slot.cpu_seconds for slot in account.slots):.2f}",
+        f"{max((slot.peak_memory_mb for slot in account.slots), default=0):.0f}",
+        str(sum(slot.rollouts for slot in account.slots)),
+        str(sum(slot.tokens for slot in account.slots)),
+    )
+    head = ("slot", "attempts", "seconds", "CPU seconds", "peak MB", "rollouts", "tokens")
+    phases = ", ".join(f"{name} {value:.2f}" for name, value in sorted(account.seconds.items()))
+    return [
+        *_table(head, [*rows, total]),
+        "",
+        f"From {markdown(account.started_at)} to {markdown(account.ended_at)}. Seconds of the "
+        f"round by phase: {markdown(phases) or 'none'}.",
+    ]
+
+
+def _wall(slot: SlotAccount) -> float:
+    return sum(slot.seconds.values())
+
+
+def _digests(report: RoundReport) -> list[str]:
+    results = report.results
+    rows = [
+        ("results", f"`{report.results_digest()}`"),
+        ("substrate", f"`{results.substrate_sha256}`"),
+        ("constitution", f"`{results.constitution_sha256}`"),
+        (f"policy {results.policy_version}", f"`{results.policy_sha256}`"),
+    ]
+    for slot in results.slots:
+        for what, sha256 in (("diff", slot.diff_sha256), ("adapter", slot.adapter_sha256)):
+            if sha256:
+                rows.append((f"slot {slot.slot}, {what}", f"`{sha256}`"))
+    for name, metric, version, engine in sorted(set(_metrics(results.slots))):
+        rows.append((f"{name}: {markdown(metric)} by {markdown(engine)}", f"`{version}`"))
+    return _table(("what", "sha256"), rows)
+
+
+def _metrics(slots: Sequence[SlotResult]) -> Iterator[tuple[str, str, str, str]]:
+    for slot in slots:
+        for name, score in (("dev", slot.dev), ("external", slot.external)):
+            if score:
+                yield name, score.metric, score.metric_version, score.engine
+
+
+def _score(score: SetScore | None, missing: str) -> str:
+    return f"{score.value:.4f} (n={score.n})" if score else missing
+
+
+def _number(value: float | None, missing: str) -> str:
+    return missing if value is None else f"{value:.4f}"
+
+
+def _signed(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:+.4f}"

@@ -1,0 +1,158 @@
+"""The round report: one fixed schema for what a round tried, measured and cost."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from policies.canonical import digest
+from policies.policy import Edit, NoiseModel, RowRef, Sha256, Slug
+
+SCHEMA_VERSION = 1
+
+# The words of `substrate.outcome.Outcome`: the rooms do not import each other, and a test holds
+# the two equal.
+OutcomeName = Literal[
+    "evaluated",
+    "no_change",
+    "invalid_adapter",
+    "tampered",
+    "crashed",
+    "timed_out",
+    "out_of_memory",
+    "diverged",
+    "over_budget",
+    "refused",
+    "infrastructure",
+]
+Kind = Literal["anchor", "explore", "replicate"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DomainScore(_Part):
+    """A score in one domain of a problem set."""
+
+    value: float = Field(description="The metric.")
+    n: int = Field(ge=1, description="Problems behind it.")
+
+
+class SetScore(_Part):
+    """A score on one problem set: over all its problems, and by domain."""
+
+    value: float = Field(description="The metric over all problems of the set.")
+    n: int = Field(ge=1, description="Problems behind it.")
+    domains: dict[str, DomainScore] = Field(description="The metric by domain.")
+    metric: str = Field(description="Name of the metric.")
+    metric_version: Sha256 = Field(description="Hash of evaluation code and problem set.")
+    engine: str = Field(description="What ran the evaluation, with its version.")
+
+
+class SlotResult(_Part):
+    """What one slot tried and what came out. Equal for equal seeds, on any machine of one kind."""
+
+    slot: int = Field(ge=0)
+    kind: Kind
+    axis: Slug | None = Field(description="The axis explored, or that a replicate came from.")
+    hypothesis: str = Field(max_length=2000, description="What the worker expected.")
+    edit: Edit = Field(description="What was changed, relative to the standing recipe.")
+    diff_sha256: Sha256 | None = Field(description="Stored diff of the whole edit; null if empty.")
+    seed: int = Field(ge=0, description="Seed of the counted run.")
+    outcome: OutcomeName
+    adapter_sha256: Sha256 | None
+    dev: SetScore | None = Field(description="Null unless the outcome is `evaluated`.")
+    external: SetScore | None = Field(description="Null where no look was spent.")
+    integrity: list[str] = Field(default=[], description="Integrity events, by name.")
+
+
+class SlotAccount(_Part):
+    """What one slot cost. Differs from run to run."""
+
+    slot: int = Field(ge=0)
+    attempts: int = Field(ge=1)
+    reason: str = Field(max_length=2000, description="Why the outcome is what it is.")
+    notes: str = Field(max_length=8000, description="The worker's notes, as data.")
+    seconds: dict[str, float] = Field(description="Wall time by phase: fork, edit, run, measure.")
+    cpu_seconds: float = Field(ge=0)
+    peak_memory_mb: float = Field(ge=0)
+    rollouts: int = Field(ge=0)
+    tokens: int = Field(ge=0)
+
+
+class Spread(_Part):
+    """The anchor and how far repeated runs of one recipe lie apart."""
+
+    dev: float | None = Field(description="This round's anchor score on dev.")
+    external: float | None = Field(description="This round's anchor score on external.")
+    mean: float | None = Field(description="Mean dev score of the standing recipe's runs so far.")
+    low: float | None = Field(description="Least of them.")
+    high: float | None = Field(description="Greatest of them.")
+    n: int = Field(ge=0, description="How many runs of the standing recipe these are.")
+
+
+class Verdict(_Part):
+    """What one slot says of its edit against the anchor."""
+
+    slot: int = Field(ge=0)
+    axis: Slug
+    effect: float | None = Field(
+        description="Dev score minus the standing recipe's mean, positive is better."
+    )
+    low: float | None = Field(description="Lower end of the interval.")
+    high: float | None = Field(description="Upper end of the interval.")
+    verdict: Literal["better", "worse", "unresolved"]
+    external_effect: float | None = Field(
+        default=None,
+        description="External score minus the anchor's, positive is better; null without both.",
+    )
+    external_error: float | None = Field(
+        default=None, ge=0, description="Standard error of that difference."
+    )
+    rows: list[RowRef]
+
+
+class Results(_Part):
+    """The part of a report that resumed, replayed and distributed campaigns share."""
+
+    substrate_sha256: Sha256
+    constitution_sha256: Sha256
+    policy_version: int = Field(ge=1)
+    policy_sha256: Sha256
+    recipe: str
+    slots: list[SlotResult]
+    looks: list[int] = Field(description="Slots whose external score was obtained, in order.")
+    spread: Spread
+    noise: NoiseModel
+    verdicts: list[Verdict]
+    dead_ends: list[str] = Field(description="Titles of the dead ends that the policy lists.")
+    narrative: str = Field(max_length=8000)
+
+
+class Account(_Part):
+    """What the round cost."""
+
+    started_at: str = Field(description="ISO 8601, UTC.")
+    ended_at: str = Field(description="ISO 8601, UTC.")
+    seconds: dict[str, float] = Field(description="Wall time by phase of the round.")
+    slots: list[SlotAccount]
+    worker: str = Field(description="Kind of worker.")
+    isolation: str = Field(description="Level of the jail that the runs had.")
+
+
+class RoundReport(_Part):
+    """One round, whole."""
+
+    schema_version: Literal[1] = 1
+    campaign: str
+    round: int = Field(ge=1)
+    results: Results
+    account: Account
+
+    def data(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        return self.model_dump(mode="json")
+
+    def results_digest(self) -> str:
+        """Digest of `results` alone: the same for the same seed and plan."""
+        return digest(self.results.model_dump(mode="json"))

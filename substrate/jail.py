@@ -1,0 +1,221 @@
+"""The jail: runs a program without the host's environment, under limits, and leaves nothing alive.
+
+What it covers: the program gets an allow-list of variables and the descriptors 0, 1 and 2. Wall
+time, resident memory and the number of processes are limited for the whole tree, the size of each
+file, the log as a whole. All that the program started is dead when `run_jailed` has returned or was
+cancelled, and when the controller was killed. One `substrate/keeper.py` per jail does this.
+
+What it does not cover: the program runs as the controller's user, sees the whole file system and
+the network, and can signal that user's other processes, its own keeper among them. Threads, the
+size of all files together and memory held by files in a tmpfs have no limit.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+_KEEPER = Path(__file__).with_name("keeper.py")
+_PATIENCE_SECONDS = 30.0  # what a keeper may need beyond its program's time on a loaded machine
+_MARK = (
+    "SEEDBED_JAIL"  # names the jail's own scratch folder, by which a tree without keeper is found
+)
+
+# What every program gets. No byte code, because a file added to a fork is a change of the fork; one
+# hash seed, because a trial must be repeatable from its seeds.
+_ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one jailed program, with everything that it starts, may use.
+
+    Raises ValueError where a limit leaves nothing to run with.
+    """
+
+    seconds: float  # wall time; then SIGTERM to the program's process group
+    grace_seconds: float = 5.0  # after SIGTERM; then SIGKILL of the whole tree
+    memory_mb: int  # MiB resident in the whole tree; then SIGKILL
+    file_mb: int  # MiB of the largest single file (RLIMIT_FSIZE)
+    log_bytes: int = (
+        1_000_000  # kept of stdout and stderr together: half from the start and the end
+    )
+    processes: int = 256  # in the whole tree, threads not counted; then SIGKILL
+
+    def __post_init__(self) -> None:
+        if min(self.seconds, self.memory_mb, self.processes) <= 0:
+            raise ValueError(f"wanted seconds, memory_mb, processes > 0, found {self}; raise them")
+        if min(self.grace_seconds, self.file_mb, self.log_bytes) < 0:
+            raise ValueError(
+                f"wanted grace_seconds, file_mb, log_bytes >= 0, found {self}; raise them"
+            )
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a jailed program ended. Exactly one of `exit_code` and `signal` is None."""
+
+    exit_code: int | None  # None when killed by a signal; 127 when it could not be started
+    signal: (
+        int | None
+    )  # 9 with `limit` None: killed by somebody else, such as the kernel when memory ran out
+    limit: Literal["seconds", "memory", "processes"] | None  # the limit that ended it, if one did
+    terminated: bool  # SIGTERM was sent: the program had its grace to deliver
+    seconds: float  # wall time by the monotonic clock, from the start until the tree was gone
+    cpu_seconds: float  # user and system time of every process of the tree that was waited for
+    peak_memory_mb: float  # MiB resident in the tree, the highest of about 20 looks a second
+    log_dropped: int  # bytes of output that the log does not have
+
+
+async def run_jailed(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    limits: Limits,
+    log: Path,
+    stdin: bytes = b"",
+) -> Ending:
+    """Run `argv` in `cwd` until it ends or a limit ends it, and return how it ended.
+
+    The program's environment is PATH, LANG, PYTHONDONTWRITEBYTECODE, PYTHONHASHSEED, HOME and
+    TMPDIR (one private folder outside `cwd`, gone afterwards), `env` on top of these, and
+    SEEDBED_JAIL. `stdin` is the program's whole input, /dev/null if empty. `log` is made anew and
+    holds stdout and stderr in the order in which they were written: the first half of
+    `limits.log_bytes` at once, the rest at the end. No earlier program should have been able to
+    write in its folder's path, because a symbolic link there would lead the controller elsewhere.
+
+    Any number may run at once in one event loop. On cancellation the tree is killed and reaped,
+    then CancelledError goes on.
+
+    Raises ValueError for an empty `argv` or a `cwd` that is no folder, OSError if log or keeper
+    cannot be made, and RuntimeError if the keeper did not do its work, which says nothing about the
+    program: it is infrastructure. A program that cannot be started is an Ending with exit code 127.
+    """
+    if sys.platform != "linux":
+        raise RuntimeError(
+            f"wanted Linux for prctl and /proc, found {sys.platform}; run in a Linux container"
+        )
+    if not argv:
+        raise ValueError("wanted a program to run, found an empty argv; name it")
+    if not cwd.is_dir():
+        raise ValueError(f"wanted a folder to run {argv[0]!r} in, found {str(cwd)!r}; make it")
+    scratch = Path(tempfile.gettempdir()).absolute() / f"seedbed-jail-{secrets.token_hex(8)}"
+    orders = {
+        "argv": list(argv),
+        "cwd": str(cwd.absolute()),
+        "env": {
+            **_ENVIRONMENT,
+            "HOME": str(scratch),
+            "TMPDIR": str(scratch),
+            **env,
+            _MARK: str(scratch),
+        },
+        "limits": asdict(limits),
+        "scratch": str(scratch),
+        "stdin_bytes": len(stdin),
+    }
+    with _new_file(log) as output:
+        keeper = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-I", "-S", "-X", "utf8"),
+            str(_KEEPER),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=output,
+            env={},  # the program could read its keeper's in /proc
+            start_new_session=True,
+        )
+    try:
+        async with asyncio.timeout(limits.seconds + limits.grace_seconds + _PATIENCE_SECONDS):
+            answer = await _converse(keeper, json.dumps(orders).encode() + b"\n" + stdin)
+    except TimeoutError:
+        answer = b""
+        await _dismiss(keeper, scratch)
+    except asyncio.CancelledError:
+        await _dismiss(keeper, scratch)
+        raise
+    if not answer:
+        _kill_marked(scratch)
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise RuntimeError(
+            f"wanted an Ending from the keeper of {argv[0]!r}, found none (the keeper's exit code: "
+            f"{keeper.returncode}); run it again, the end of {str(log)!r} may say why: "
+            f"{log.read_bytes()[-500:].decode(errors='replace')!r}"
+        )
+    return Ending(**json.loads(answer))
+
+
+async def _converse(keeper: Process, orders: bytes) -> bytes:
+    """Give the keeper its orders and wait for its answer; empty if it died without one."""
+    assert keeper.stdin is not None and keeper.stdout is not None
+    with contextlib.suppress(ConnectionError):
+        keeper.stdin.write(orders)
+        await keeper.stdin.drain()
+    # The pipe stays open until the keeper has ended: closing it is the order to kill the tree.
+    answer = await keeper.stdout.read()
+    await keeper.wait()
+    keeper.stdin.close()
+    return answer
+
+
+async def _dismiss(keeper: Process, scratch: Path) -> None:
+    """Have the keeper kill its tree, and do it in its place if it does not.
+
+    A cancellation that comes meanwhile waits until the tree is gone.
+    """
+    assert keeper.stdin is not None
+    keeper.stdin.close()
+    with contextlib.suppress(ProcessLookupError):
+        keeper.send_signal(signal.SIGCONT)  # the program may have stopped it
+    give_up = time.monotonic() + _PATIENCE_SECONDS
+    cancelled: asyncio.CancelledError | None = None
+    while keeper.returncode is None:
+        try:
+            await asyncio.wait_for(keeper.wait(), give_up - time.monotonic())
+        except TimeoutError:
+            break
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if keeper.returncode is None:
+        keeper.kill()
+        _kill_marked(scratch)
+        shutil.rmtree(scratch, ignore_errors=True)
+    if cancelled is not None:
+        raise cancelled
+
+
+def _kill_marked(scratch: Path) -> None:
+    """SIGKILL every process that bears the mark of a jail whose keeper is gone."""
+    mark = f"{_MARK}={scratch}".encode()
+    for _ in range(20):  # they may be forking meanwhile; one that the kernel cannot kill is left
+        found = False
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # ended meanwhile, or another user's
+                if mark in (folder / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(folder.name), signal.SIGKILL)
+                    found = True
+        if not found:
+            return
+
+
+def _new_file(path: Path) -> BinaryIO:
+    """A new empty file in the place of whatever had this name, never the target of a link."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb")

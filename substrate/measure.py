@@ -1,0 +1,215 @@
+"""Measuring: a delivered adapter is sealed, checked and scored by the snapshot's own evaluation."""
+
+import asyncio
+import hashlib
+import json
+import math
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
+
+from substrate.dropin import ScoredSet
+from substrate.fork import Fork
+from substrate.jail import run_jailed
+from substrate.job import Result
+from substrate.outcome import Outcome
+from substrate.run import (
+    environment,
+    interpreter,
+    jail_limits,
+    last_line_of,
+    open_folder,
+    open_regular,
+    quote,
+)
+from substrate.store import Snapshot, tree_sha256
+
+CONFIG = "adapter_config.json"
+WEIGHTS = "adapter_model.safetensors"
+CONFIG_BYTES = 64 << 10
+IGNORED = "README.md"  # PEFT writes one beside every adapter
+
+
+@dataclass(frozen=True)
+class SealedAdapter:
+    """An adapter that nobody changes any more."""
+
+    path: Path  # read-only folder with two files
+    sha256: str  # tree hash of that folder, and its name
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What measuring an adapter came to."""
+
+    outcome: Outcome
+    reason: str  # why, "" for `evaluated`
+    score: dict[str, Any] | None  # value, n, domains, metric, metric_version, engine
+
+
+class _Reply(BaseModel):
+    """`score.json`, as `evaluation/score.py` writes it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    outcome: Literal["evaluated", "no_change", "invalid_adapter"]
+    reason: str = ""
+    engine: str = ""
+    values: list[FiniteFloat] = []
+
+
+def seal_adapter(fork: Fork, result: Result, into: Path) -> SealedAdapter | Measured:
+    """Copy the adapter that a run delivered to `into/<sha256>/`, read-only.
+
+    The folder must have `adapter_config.json` and `adapter_model.safetensors`, as regular files
+    that no link leads to, and beside them at most a README.md, which is left out. Anything else is
+    `invalid_adapter`; what is in the two files is checked by `measure`.
+    """
+    into.mkdir(parents=True, exist_ok=True)
+    unsealed = into / f".unsealed-{secrets.token_hex(8)}"
+    unsealed.mkdir()
+    try:
+        _copy_adapter(fork, result.adapter or "", unsealed)
+        sha256 = tree_sha256(unsealed)
+        sealed = into / sha256
+        if not sealed.exists():
+            for name in (CONFIG, WEIGHTS):
+                (unsealed / name).chmod(0o444)
+            unsealed.rename(sealed)
+            sealed.chmod(0o555)
+    except _NotAnAdapter as error:
+        return Measured(Outcome.INVALID_ADAPTER, quote(str(error), {fork.root: "<fork>"}), None)
+    finally:
+        shutil.rmtree(unsealed, ignore_errors=True)
+    return SealedAdapter(sealed, sha256)
+
+
+async def measure(
+    snapshot: Snapshot, adapter: SealedAdapter, problems: Path, scored: ScoredSet
+) -> Measured:
+    """Check a sealed adapter and score it on one set of problems (a JSON Lines file).
+
+    The snapshot's `evaluation/score.py` does both, in a fresh jail that sees no fork. An adapter
+    that fails a check is `invalid_adapter`, one that changes nothing `no_change`. Whatever goes
+    wrong with the scorer itself is `infrastructure`, never a score.
+    """
+    manifest = snapshot.manifest
+    folders = {snapshot.root: "<snapshot>", adapter.path: "<adapter>", problems: "<problems>"}
+
+    def failed(reason: str) -> Measured:
+        return Measured(Outcome.INFRASTRUCTURE, quote(reason, folders), None)
+
+    if await asyncio.to_thread(tree_sha256, adapter.path) != adapter.sha256:
+        return failed(f"wanted the adapter of hash {adapter.sha256}, found another; seal it anew")
+    text = problems.read_bytes()
+    orders = {
+        "base": str(snapshot.root / manifest.base.path),
+        "adapter": str(adapter.path),
+        "problems": str(problems),
+        "base_sha256": manifest.base.sha256,
+        **manifest.adapter.model_dump(mode="json"),
+    }
+    with tempfile.TemporaryDirectory(prefix="seedbed-measure-") as scratch:
+        folders[Path(scratch)] = "<scratch>"
+        desk, log = Path(scratch) / "desk", Path(scratch) / "score.log"
+        desk.mkdir()
+        try:
+            ending = await run_jailed(
+                [interpreter(manifest), "-I", "-B", str(snapshot.root / "evaluation/score.py")],
+                cwd=desk,
+                env=environment(manifest),
+                limits=jail_limits(manifest),
+                log=log,
+                stdin=json.dumps(orders).encode(),
+            )
+        except RuntimeError as error:
+            return failed(str(error))
+        if ending.limit is not None or ending.exit_code != 0:
+            how = ending.limit or (ending.signal and f"signal {ending.signal}") or "an exception"
+            return failed(f"the scorer was ended by {how}: {last_line_of(log)}")
+        try:
+            reply = _Reply.model_validate_json((desk / "score.json").read_bytes())
+        except (OSError, ValidationError) as error:
+            return failed(f"the scorer left no valid score.json: {error}")
+
+    if reply.outcome != "evaluated":
+        return Measured(Outcome(reply.outcome), quote(reply.reason, folders), None)
+    domains = [json.loads(line)["domain"] for line in text.splitlines() if line.strip()]
+    least, greatest = scored.range
+    if len(reply.values) != len(domains) or not domains:
+        found = f"found {len(reply.values)} values for {len(domains)} problems"
+        return failed(f"wanted at least one problem and one value for each, {found}")
+    if not all(least <= value <= greatest for value in reply.values):
+        return failed(f"wanted values from {least} to {greatest}, found others: see sets' range")
+    score = {
+        **_mean(reply.values),
+        "domains": {
+            domain: _mean([v for v, d in zip(reply.values, domains, strict=True) if d == domain])
+            for domain in sorted(set(domains))
+        },
+        "metric": scored.metric,
+        "metric_version": _metric_version(snapshot, text),
+        "engine": reply.engine,
+    }
+    return Measured(Outcome.EVALUATED, "", score)
+
+
+class _NotAnAdapter(Exception):
+    """What was delivered is not a folder with the two files of an adapter."""
+
+
+def _copy_adapter(fork: Fork, delivered: str, copy: Path) -> None:
+    most = {CONFIG: CONFIG_BYTES, WEIGHTS: fork.snapshot.manifest.limits.file_mb << 20}
+    try:
+        folder = open_folder(fork.root, delivered)
+    except OSError as error:
+        raise _NotAnAdapter(
+            f"adapter-folder: wanted a folder inside the fork, reached without a link, found "
+            f"{delivered[:200]!r}: {error.strerror or error}"
+        ) from error
+    try:
+        extra = sorted(set(os.listdir(folder)) - {CONFIG, WEIGHTS, IGNORED})
+        if extra:
+            raise _NotAnAdapter(
+                f"adapter-files: wanted {CONFIG} and {WEIGHTS} alone, found {extra[:5]} as well"
+            )
+        for name, limit in most.items():
+            with _open_delivered(folder, name) as source, (copy / name).open("xb") as target:
+                size = os.fstat(source.fileno()).st_size
+                if size > limit:
+                    raise _NotAnAdapter(
+                        f"adapter-size: wanted at most {limit} bytes of {name}, found {size}"
+                    )
+                shutil.copyfileobj(source, target)
+    finally:
+        os.close(folder)
+
+
+def _open_delivered(folder: int, name: str) -> BinaryIO:
+    try:
+        return open_regular(folder, name)
+    except OSError as error:
+        raise _NotAnAdapter(
+            f"adapter-files: wanted {name} as a regular file, found {error.strerror or error}"
+        ) from error
+
+
+def _mean(values: Sequence[float]) -> dict[str, Any]:
+    return {"value": math.fsum(values) / len(values), "n": len(values)}
+
+
+def _metric_version(snapshot: Snapshot, problems: bytes) -> str:
+    """Hash of the evaluation's code and of the problems: scores of two versions do not compare."""
+    digest = hashlib.sha256()
+    for entry in snapshot.entries:
+        if entry.path.startswith("evaluation/") and entry.sha256 is not None:
+            digest.update(f"{entry.path} {entry.sha256}\n".encode())
+    digest.update(f"problems {hashlib.sha256(problems).hexdigest()}\n".encode())
+    return digest.hexdigest()

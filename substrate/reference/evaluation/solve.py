@@ -1,0 +1,101 @@
+"""The engine: greedy answers of base model and adapter, right where they match the reference.
+
+A problem is {"prompt", "answer", ...}. The prompt is given to the model as it is; the completion
+up to the end-of-sequence token is right when it equals the answer after runs of white space are
+made one space and those at both ends are dropped. Nothing is sampled, so a score repeats exactly on
+one machine.
+
+The adapter's two factors are loaded into a LoRA made here, of the declared rank and alpha on the
+modules that the tensors name: the configuration that came with them is data to check, not to obey.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import peft
+import torch
+import transformers
+from peft import LoraConfig, PeftModel, get_peft_model, set_peft_model_state_dict
+from peft.utils import get_peft_model_state_dict
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers.utils import logging as transformers_logging
+
+from evaluation.adapter import CONFIG, FACTOR, WEIGHTS, BadAdapter
+
+ENGINE = (
+    f"transformers {transformers.__version__}, peft {peft.__version__}, torch {torch.__version__}"
+)
+BATCH_SIZE = 64  # prompts answered at a time
+SLACK_TOKENS = 8  # an answer may be spelt with more tokens than the tokenizer's own spelling
+
+
+def solve(base: Path, adapter: Path, problems: list[dict[str, Any]]) -> list[float]:
+    """1.0 for each problem that is answered right, 0.0 for each that is not.
+
+    Raises BadAdapter for tensors that have no place in the base model.
+    """
+    transformers_logging.disable_progress_bar()
+    torch.use_deterministic_algorithms(True)
+    device = "cuda:0" if torch.cuda.is_available() else "cpu"
+    tokenizer = AutoTokenizer.from_pretrained(base, padding_side="left")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    model = load(base, adapter, device)
+
+    values = [0.0] * len(problems)
+    # Prompts of like length together: less padding. The order does not change any answer.
+    order = sorted(range(len(problems)), key=lambda index: len(problems[index]["prompt"]))
+    for start in range(0, len(order), BATCH_SIZE):
+        batch = order[start : start + BATCH_SIZE]
+        answers = [problems[index]["answer"] for index in batch]
+        prompts = [problems[index]["prompt"] for index in batch]
+        inputs = tokenizer(prompts, return_tensors="pt", padding=True)
+        longest = max(len(ids) for ids in tokenizer(answers, add_special_tokens=False)["input_ids"])
+        greedy = GenerationConfig(
+            do_sample=False,
+            max_new_tokens=2 * longest + SLACK_TOKENS,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+        with torch.inference_mode():
+            tokens_B_T = model.generate(**inputs.to(device), generation_config=greedy)
+        width = inputs["input_ids"].shape[1]
+        texts = tokenizer.batch_decode(tokens_B_T[:, width:], skip_special_tokens=True)
+        for index, text, answer in zip(batch, texts, answers, strict=True):
+            values[index] = float(same_text(text, answer))
+    return values
+
+
+def load(base: Path, adapter: Path, device: str) -> PeftModel:
+    """The base model with the adapter on it, ready to generate."""
+    dtype = torch.bfloat16 if device.startswith("cuda") else torch.float32
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype, use_safetensors=True)
+    shape = json.loads((adapter / CONFIG).read_text(encoding="utf-8"))
+    tensors = load_file(adapter / WEIGHTS)
+    names = {match["module"] for key in tensors if (match := FACTOR.fullmatch(key))}
+    missing = sorted(names - {name for name, _ in model.named_modules()})
+    if missing:
+        raise BadAdapter(f"tensor-key: wanted modules of the base model, found {missing[:3]}")
+    lora = LoraConfig(
+        r=shape["r"],
+        lora_alpha=shape["lora_alpha"],
+        target_modules=sorted(names),
+        task_type="CAUSAL_LM",
+    )
+    with_lora = get_peft_model(model, lora)
+    assert isinstance(with_lora, PeftModel)
+    own = get_peft_model_state_dict(with_lora)
+    for key, tensor in tensors.items():
+        if own[key].shape != tensor.shape:
+            wanted, found = tuple(own[key].shape), tuple(tensor.shape)
+            raise BadAdapter(f"shape: wanted {key} of shape {wanted}, found {found}")
+    set_peft_model_state_dict(with_lora, tensors)
+    return with_lora.to(device).eval()
+
+
+def same_text(text: str, answer: str) -> bool:
+    """Whether two texts are equal but for white space: kind and length of runs, both ends."""
+    return re.sub(r"\s+", " ", text).strip() == re.sub(r"\s+", " ", answer).strip()

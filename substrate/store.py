@@ -1,0 +1,291 @@
+"""The store: sealed snapshots of substrates, and their judges, each under the hash of its content.
+
+    snapshots/<digest>/tree/            one substrate: reference, overlay, data, base; read-only
+    snapshots/<digest>/entries.jsonl    what lies in it; the digest is the hash of these lines
+    bases/<base.sha256>/                the same for a base model: its snapshots share its files
+    judges/<digest>/                    the external and the lockbox problems; 0400 in 0700
+
+Nothing here is ever changed: permissions stop accidents, `verify` finds the rest, by content.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from substrate import sources
+from substrate.check import base_hash_finding, check_parsed
+from substrate.constants import set_constants
+from substrate.dropin import BadDropIn, DropIn, DropInFolder, read_dropin
+from substrate.tree import (
+    BadFile,
+    Entry,
+    Progress,
+    content_files,
+    content_sha256,
+    copy_file,
+    entries_sha256,
+    first_difference,
+    hash_tree,
+    read_entries,
+    silent,
+    tree_sha256,
+    write_entries,
+)
+
+__all__ = ["Entry", "Judge", "Snapshot", "SnapshotDamaged", "Store", "tree_sha256"]
+
+_SNAPSHOT_TAG = "seedbed snapshot 1"  # part of what is hashed: another format is another digest
+_JUDGE_TAG = "seedbed judge 1"
+_ENTRIES = "entries.jsonl"
+
+
+class SnapshotDamaged(RuntimeError):
+    """Something sealed is not what it was. The message names the first such path, and how."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A sealed substrate."""
+
+    digest: str
+    root: Path
+    manifest: DropIn  # resolved: its paths are relative to `root`
+    entries: tuple[Entry, ...]  # sorted by path
+
+
+@dataclass(frozen=True)
+class Judge:
+    """The sealed problems that no snapshot and no fork holds."""
+
+    digest: str
+    external: Path
+    lockbox: Path
+
+
+class Store:
+    """Content-addressed, under one folder. Any number of processes may share it."""
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self.root = root.resolve()
+        self._snapshots = self.root / "snapshots"
+        self._bases = self.root / "bases"
+        self._judges = self.root / "judges"
+        self._staging = self.root / "staging"
+
+    def seal(self, dropin: DropInFolder, progress: Progress = silent) -> Snapshot:
+        """The snapshot of a drop-in, made when it is not there yet. A base is copied only once.
+
+        Raises BadDropIn with every rule that the drop-in breaks.
+        """
+        if findings := check_parsed(dropin):
+            raise BadDropIn(*findings)
+        with self._stage() as staged:
+            base = self._seal_base(dropin, progress)
+            tree = staged / "tree"
+            _lay_out_code(dropin, tree)
+            # After the overrides: they write in place, and these files are the base's own.
+            known = _bind_base(base, tree / sources.BASE)
+            _make_read_only(tree)
+            entries = hash_tree(tree, known, progress)
+            digest = entries_sha256(_SNAPSHOT_TAG, entries)
+            write_entries(entries, staged / _ENTRIES)
+            self._put(staged, self._snapshots / digest)
+        return self.open(digest)
+
+    def open(self, digest: str) -> Snapshot:
+        """A snapshot as the store describes it, not verified.
+
+        Raises FileNotFoundError when there is none, SnapshotDamaged when it cannot be read.
+        """
+        folder = self._find(self._snapshots, digest, "snapshot")
+        try:
+            manifest = read_dropin(folder / "tree").manifest
+            entries = read_entries(folder / _ENTRIES)
+        except BadDropIn as error:
+            raise _damaged(folder, "tree/substrate.toml", f"changed: {error}") from error
+        except (OSError, ValueError, TypeError) as error:
+            raise _damaged(folder, _ENTRIES, f"changed: {error}") from error
+        return Snapshot(digest, folder / "tree", manifest, entries)
+
+    def verify(
+        self, snapshot: Snapshot, *, weights: bool = True, progress: Progress = silent
+    ) -> None:
+        """Compare a snapshot with its digest. Raises SnapshotDamaged.
+
+        Every path, type, permission and size is compared, and the content of every file; with
+        `weights=False` the content of the base model's files is not read.
+        """
+        folder = snapshot.root.parent
+        found = entries_sha256(_SNAPSHOT_TAG, snapshot.entries)
+        if found != snapshot.digest:
+            raise _damaged(folder, _ENTRIES, f"changed: hash {found}, sealed as {snapshot.digest}")
+        in_base = sources.BASE + "/"
+        difference = first_difference(
+            snapshot.root,
+            snapshot.entries,
+            is_hashed=lambda path: weights or not path.startswith(in_base),
+            progress=progress,
+        )
+        if difference is None:
+            return
+        base = self._bases / snapshot.manifest.base.sha256
+        raise _damaged(
+            folder, *difference, shared=base if difference[0].startswith(in_base) else None
+        )
+
+    def seal_judge(self, dropin: DropInFolder) -> Judge:
+        """The sealed copies of the external and the lockbox problems, readable by us alone."""
+        sets = dropin.manifest.sets
+        with self._stage() as staged:
+            for path, name in ((sets.external.path, "external"), (sets.lockbox.path, "lockbox")):
+                copy_file(dropin.file(path), staged / f"{name}.jsonl")
+            _make_read_only(staged, file_mode=0o400, folder_mode=0o700)
+            digest = entries_sha256(_JUDGE_TAG, hash_tree(staged, {}))
+            self._put(staged, self._judges / digest)
+        return self.open_judge(digest)
+
+    def open_judge(self, digest: str) -> Judge:
+        """A judge, verified. Raises FileNotFoundError or SnapshotDamaged."""
+        folder = self._find(self._judges, digest, "judge")
+        try:
+            found = entries_sha256(_JUDGE_TAG, hash_tree(folder, {}))
+        except BadFile as error:
+            raise _damaged(folder, error.path, f"changed: {error.found}") from error
+        if found != digest:
+            raise _damaged(folder, "the problems", f"changed: hash {found}")
+        return Judge(digest, folder / "external.jsonl", folder / "lockbox.jsonl")
+
+    def snapshots(self) -> list[str]:
+        """The digests of all snapshots."""
+        names = os.listdir(self._snapshots) if self._snapshots.is_dir() else []
+        return sorted(filter(_is_digest, names))
+
+    def _seal_base(self, dropin: DropInFolder, progress: Progress) -> Path:
+        """The folder of the drop-in's base in the store; it is the one that the manifest names."""
+        sha256 = dropin.manifest.base.sha256
+        place = self._bases / sha256
+        if place.is_dir():
+            return place
+        staged = Path(tempfile.mkdtemp(dir=self._staging))
+        for name, source in content_files(dropin.file(dropin.manifest.base.path)).items():
+            target = staged / "tree" / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            copy_file(source, target)
+        _make_read_only(staged / "tree")
+        entries = hash_tree(staged / "tree", {}, progress)
+        if (found := _content_of(entries)) != sha256:
+            raise BadDropIn(base_hash_finding(dropin, found))
+        write_entries(entries, staged / _ENTRIES)
+        self._put(staged, place)
+        return place
+
+    def _put(self, staged: Path, place: Path) -> None:
+        """Make a staged folder visible, whole, under its hash; one that is there stays."""
+        place.parent.mkdir(exist_ok=True)
+        if not place.is_dir():
+            if place.parent != self._judges:
+                (staged / _ENTRIES).chmod(0o444)
+                staged.chmod(0o755)
+            staged.rename(place)
+
+    @contextlib.contextmanager
+    def _stage(self) -> Iterator[Path]:
+        """An empty folder to prepare something in, for one process at a time.
+
+        Whatever is in the staging folder while the lock is held was left by a process that died.
+        """
+        with (self.root / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            _remove(self._staging)
+            self._staging.mkdir(mode=0o700)
+            try:
+                yield Path(tempfile.mkdtemp(dir=self._staging))
+            finally:
+                _remove(self._staging)
+
+    def _find(self, place: Path, digest: str, kind: str) -> Path:
+        if not _is_digest(digest) or not (place / digest).is_dir():
+            raise FileNotFoundError(
+                f"wanted {kind} {digest} in the store {self.root}, found none; "
+                "`seedbed substrate seal NAME` makes it from its drop-in"
+            )
+        return place / digest
+
+
+def _lay_out_code(dropin: DropInFolder, tree: Path) -> None:
+    """Everything of a snapshot but its base, with the manifest's overrides applied."""
+    sets = dropin.manifest.sets
+    files = sources.code_files(dropin)
+    files[sources.TARGET] = dropin.file(sets.target.path)
+    files[sources.DEV] = dropin.file(sets.dev.path)
+    for name, source in files.items():
+        target = tree / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        copy_file(source, target)
+        if name not in (sources.TARGET, sources.DEV) and source.stat().st_mode & stat.S_IXUSR:
+            target.chmod(0o755)
+    set_constants(tree, dropin.manifest.overrides)
+    manifest = sources.manifest_toml(sources.resolve(dropin.manifest))
+    (tree / "substrate.toml").write_text(manifest, encoding="utf-8")
+
+
+def _bind_base(base: Path, folder: Path) -> dict[str, str]:
+    """Put the sealed files of a base into `folder` without copying them; their hashes by path."""
+    entries = read_entries(base / _ENTRIES)
+    if (found := _content_of(entries)) != base.name:
+        raise _damaged(base, _ENTRIES, f"changed: hash {found}")
+    known: dict[str, str] = {}
+    for entry in entries:
+        if entry.sha256 is None:
+            (folder / entry.path).mkdir()
+        else:
+            os.link(base / "tree" / entry.path, folder / entry.path)
+            known[f"{sources.BASE}/{entry.path}"] = entry.sha256
+    return known
+
+
+def _content_of(entries: Iterable[Entry]) -> str:
+    return content_sha256((e.path, e.size, e.sha256) for e in entries if e.sha256)
+
+
+def _make_read_only(
+    folder: Path, *, file_mode: int | None = None, folder_mode: int = 0o555
+) -> None:
+    """Without `file_mode`, a file that may be run stays so."""
+    for inside, _, files in os.walk(folder, topdown=False):
+        for name in files:
+            path = Path(inside, name)
+            runs = path.stat().st_mode & stat.S_IXUSR
+            path.chmod(file_mode or (0o555 if runs else 0o444))
+        os.chmod(inside, folder_mode)
+
+
+def _damaged(folder: Path, path: str, how: str, shared: Path | None = None) -> SnapshotDamaged:
+    those = f"{folder}, and {shared} with which it shares that file" if shared else f"{folder}"
+    return SnapshotDamaged(
+        f"wanted {folder.parent.name}/{folder.name} as it was sealed, found {path} {how}; "
+        f"find out who wrote there, remove {those}, and seal again"
+    )
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of which parts may be read-only."""
+    for inside, names, _ in os.walk(folder):
+        for name in names:
+            path = Path(inside, name)
+            if not path.is_symlink():
+                path.chmod(0o700)
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def _is_digest(name: str) -> bool:
+    return re.fullmatch(r"[0-9a-f]{64}", name) is not None

@@ -1,0 +1,153 @@
+"""Whole campaigns on the stub, through the flow, against a real Prefect server."""
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from flows.campaign import campaign, resume
+from flows.house import House, open_house
+from flows.lease import CampaignBusy, held
+from flows.plan import BudgetPlan, Plan
+from flows.trial import run_trial
+from substrate.store import SnapshotDamaged
+
+STUB = Path(__file__).parent.parent / "substrates" / "stub"
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_api: str) -> House:
+    monkeypatch.setenv("SEEDBED_HOME", str(tmp_path / "home"))
+    return open_house()
+
+
+def plan(**changes: object) -> Plan:
+    return Plan.model_validate({"substrate": str(STUB), "rounds": 2, "width": 8, **changes})
+
+
+def conducted(**changes: object) -> str:
+    return asyncio.run(campaign(plan(**changes)))
+
+
+def digests(house: House, campaign_id: str) -> tuple[list[str], list[str]]:
+    reports = [report.results_digest() for report in house.reports(campaign_id)]
+    return reports, [row.sha256 for row in house.ledger.policies(campaign_id)]
+
+
+def test_two_rounds_of_eight_are_recorded_and_revise_the_policy_twice(house: House) -> None:
+    campaign_id = conducted()
+
+    trials = house.ledger.trials(campaign_id)
+    assert [(row.round, row.slot) for row in trials] == [(r, s) for r in (1, 2) for s in range(8)]
+    first, second = house.reports(campaign_id)
+    assert [slot.kind for slot in first.results.slots].count("anchor") == 1
+    assert all(slot.dev is not None for slot in first.results.slots)
+    assert len(first.results.looks) == 4 and 0 in first.results.looks
+    assert [s.slot for s in first.results.slots if s.external] == sorted(first.results.looks)
+    assert [row.version for row in house.ledger.policies(campaign_id)] == [1, 2, 3]
+    assert second.results.policy_sha256 == house.ledger.policy(campaign_id, 2).sha256
+    assert house.ledger.unpublished(campaign_id) == []
+    assert not any(house.settings.forks.iterdir())
+
+
+def test_a_report_is_regenerated_byte_for_byte_from_the_rows(house: House) -> None:
+    from flows.round import build_report
+    from policies.canonical import canonical_json
+
+    campaign_id = conducted(rounds=1)
+
+    stored = house.ledger.report(campaign_id, 1)
+    assert stored is not None
+    assert canonical_json(build_report(house, campaign_id, 1).data()) == stored.body
+
+
+def test_equal_seed_and_plan_give_equal_results_and_policies(house: House) -> None:
+    one, two = conducted(seed=7), conducted(seed=7, at_once=1)
+    other = conducted(seed=8)
+
+    assert one != two
+    assert digests(house, one) == digests(house, two)
+    assert digests(house, one) != digests(house, other)
+
+
+def test_every_fault_is_a_row_and_the_round_reports_all_eight(house: House) -> None:
+    campaign_id = conducted(rounds=1, policy=str(STUB / "policies" / "faults.json"))
+
+    (report,) = house.reports(campaign_id)
+    outcomes = {slot.axis: slot.outcome for slot in report.results.slots}
+    assert len(report.results.slots) == 8
+    assert outcomes.pop(None) == "evaluated"
+    assert sorted(outcomes.values()) == [
+        "crashed",
+        "diverged",
+        "evaluated",
+        "invalid_adapter",
+        "no_change",
+        "out_of_memory",
+        "timed_out",
+    ]
+    assert all((slot.dev is None) == (slot.outcome != "evaluated") for slot in report.results.slots)
+
+
+def test_looks_never_exceed_the_campaigns_cap(house: House) -> None:
+    campaign_id = conducted(budget=BudgetPlan(looks=5, looks_per_round=4).model_dump())
+
+    assert [look.number for look in house.ledger.looks(campaign_id)] == [1, 2, 3, 4, 5]
+
+
+def test_a_trial_is_recorded_once_whoever_runs_it_again(house: House) -> None:
+    campaign_id = conducted(rounds=1)
+    before = house.ledger.trials(campaign_id, 1)
+
+    with pytest.raises(Exception, match="trial"):
+        asyncio.run(run_trial(campaign_id, 1, 0))
+
+    assert house.ledger.trials(campaign_id, 1) == before
+    assert [row.attempt for row in house.ledger.attempts(campaign_id, 1, 0)] == [1, 2]
+
+
+def test_a_complete_campaign_resumed_does_nothing(house: House) -> None:
+    campaign_id = conducted(rounds=1)
+    before = digests(house, campaign_id)
+
+    assert asyncio.run(resume(campaign_id)) == campaign_id
+
+    assert digests(house, campaign_id) == before
+    assert len(house.ledger.attempts(campaign_id, 1, 0)) == 1
+
+
+def test_a_second_conductor_is_refused(house: House) -> None:
+    asyncio.run(second_conductor(house, conducted(rounds=1)))
+
+
+async def second_conductor(house: House, campaign_id: str) -> None:
+    async def conduct_for_a_while() -> None:
+        async with held(house, campaign_id):
+            await asyncio.sleep(30)
+
+    first = asyncio.create_task(conduct_for_a_while())
+    await asyncio.sleep(0.1)
+    assert house.ledger.claim_lease(f"campaign/{campaign_id}", "elsewhere:1:1", 5) is False
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+    assert house.ledger.claim_lease(f"campaign/{campaign_id}", "elsewhere:1:1", 60)
+    with pytest.raises(CampaignBusy, match="elsewhere"):
+        async with held(house, campaign_id):
+            pass
+
+
+def test_a_damaged_snapshot_ends_the_campaign_with_its_path(house: House, tmp_path: Path) -> None:
+    drop_in = tmp_path / "stub"
+    shutil.copytree(STUB, drop_in)
+    campaign_id = conducted(rounds=1, substrate=str(drop_in))
+    longer = json.loads(house.campaign(campaign_id).plan)
+    scorer = house.snapshot(campaign_id).root / "evaluation" / "score.py"
+    scorer.chmod(0o644)
+    scorer.write_text("print(1.0)\n")
+
+    with pytest.raises(SnapshotDamaged, match=r"evaluation/score\.py"):
+        asyncio.run(campaign(Plan.model_validate(longer)))

@@ -1,0 +1,94 @@
+"""The migrations make what the tables say, from any folder, once, and touch no other database."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import create_engine
+from sqlmodel import SQLModel
+
+from policies.database import UnknownSchema
+from policies.ledger import Ledger
+from policies.tables import Row, table_of
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_migrations_make_the_tables_that_the_models_describe(url: str) -> None:
+    Ledger(url).close()
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, SQLModel.metadata) == []
+        assert context.get_current_revision() == "0001"
+    engine.dispose()
+
+
+def test_every_table_in_the_chain_has_its_triggers(file: Path) -> None:
+    Ledger(f"sqlite:///{file}").close()
+    with closing(sqlite3.connect(file)) as database:
+        triggers = database.execute(
+            "SELECT tbl_name, name FROM sqlite_master WHERE type = 'trigger'"
+        ).fetchall()
+    chained = {table_of(model).name for model in Row.__subclasses__() if model.chained}
+    for change in ("no_update", "no_delete", "no_replace"):
+        assert {table for table, name in triggers if change in name} == chained | {"event"}
+
+
+def test_a_ledger_that_is_opened_again_keeps_its_schema_and_rows(file: Path) -> None:
+    with closing(Ledger(f"sqlite:///{file}")) as ledger:
+        ledger.note(None, "a.note", "it", {})
+    before = _dump(file)
+    with closing(Ledger(f"sqlite:///{file}")) as ledger:
+        assert len(ledger.events()) == 1
+    assert _dump(file) == before
+
+
+def test_a_ledger_is_made_from_any_folder_with_its_folders(tmp_path: Path) -> None:
+    program = "from policies.ledger import Ledger; Ledger('sqlite:///a/b c/ledger.db').close()"
+    subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        check=True,
+    )
+    with closing(sqlite3.connect(tmp_path / "a" / "b c" / "ledger.db")) as database:
+        assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_four_processes_can_make_one_ledger(url: str) -> None:
+    program = "import sys; from policies.ledger import Ledger; Ledger(sys.argv[1]).close()"
+    makers = [subprocess.Popen([sys.executable, "-c", program, url], cwd=ROOT) for _ in range(4)]
+    assert [maker.wait() for maker in makers] == [0, 0, 0, 0]
+    with closing(Ledger(url)) as ledger:
+        ledger.note(None, "a.note", "it", {})
+
+
+def test_the_ledger_of_a_later_version_is_refused_and_left_alone(file: Path) -> None:
+    Ledger(f"sqlite:///{file}").close()
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = '9999'")
+    before = file.read_bytes()
+    with pytest.raises(UnknownSchema, match=r"wanted .* version 0001: found version 9999 in .*; "):
+        Ledger(f"sqlite:///{file}")
+    assert file.read_bytes() == before
+
+
+def test_the_database_of_another_program_is_refused_and_left_alone(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("CREATE TABLE flow_run (id TEXT)")
+    before = file.read_bytes()
+    with pytest.raises(UnknownSchema, match="found the tables flow_run in"):
+        Ledger(f"sqlite:///{file}")
+    assert file.read_bytes() == before
+
+
+def _dump(file: Path) -> list[str]:
+    with closing(sqlite3.connect(file)) as database:
+        return list(database.iterdump())

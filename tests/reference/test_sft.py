@@ -1,0 +1,229 @@
+"""The direct-training arm and the real engine, on a tiny random model: each run is a process."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from substrate.dropin import Overrides, read_dropin
+from substrate.fork import Fork, make_fork
+from substrate.job import MetricsRow, Result
+from substrate.measure import Measured, SealedAdapter, measure, seal_adapter
+from substrate.outcome import Outcome
+from substrate.run import RunRecord, job_for, run_recipe
+from substrate.store import Snapshot, Store, tree_sha256
+from tests.substrates.stub.adapters import write_adapter
+
+MANIFEST = """\
+schema_version = 1
+name = "mirror"
+title = "Words to be turned round, for a random model of a few thousand weights"
+recipe = "sft"
+
+[base]
+path = "base"
+sha256 = "BASE_SHA256"
+source = "made by a test"
+licence = "Apache-2.0"
+
+[adapter]
+rank = 8
+alpha = 16.0
+target_modules = ["q_proj", "v_proj", "up_proj", "down_proj"]
+
+[budget]
+rollouts = 804
+
+[limits]
+seconds = 100.0
+memory_mb = 4096
+file_mb = 64
+
+[sets.target]
+path = "target.jsonl"
+domains = ["words"]
+"""
+SCORED = """
+[sets.{name}]
+path = "{path}"
+domains = ["words"]
+metric = "accuracy"
+direction = "maximise"
+range = [0.0, 1.0]
+"""
+# Twelve problems that the recipe may train on; the other sets only have to be there.
+WORDS = {
+    "target": ["abc", "bcd", "cde", "dea", "eab", "acd", "bde", "cea", "dab", "ebc", "ade", "bea"],
+    "dev": ["aabb", "bbcc"],
+    "external": ["ccdd", "ddee"],
+    "lockbox": ["eeaa", "aacc"],
+}
+SETS = {
+    "target": "target.jsonl",
+    "dev": "dev.jsonl",
+    "external": "judge/external.jsonl",
+    "lockbox": "judge/lockbox.jsonl",
+}
+# For a model of random weights, which has everything to learn.
+OVERRIDES: Overrides = {
+    "recipes/sft.py": {"LEARNING_RATE": 2e-2, "BATCH_SIZE": 12, "CLIP_NORM": 1.0}
+}
+
+
+@dataclass(frozen=True)
+class Done:
+    """A fork after its run, and what measuring its adapter on the target set came to."""
+
+    fork: Fork
+    record: RunRecord
+    measured: Measured
+
+
+def write_base(folder: Path) -> None:
+    """A random Qwen3 with a tokenizer of one token a character."""
+    import torch
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+    signs = ["<eos>", "<pad>", *"abcde=> "]
+    tokenizer = Tokenizer(models.WordLevel({sign: n for n, sign in enumerate(signs)}, "<pad>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<pad>"
+    ).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=len(signs),
+        hidden_size=48,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=12,
+        eos_token_id=0,
+        pad_token_id=1,
+        bos_token_id=None,
+    )
+    Qwen3ForCausalLM(config).save_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    folder = tmp_path_factory.mktemp("dropin") / "mirror"
+    write_base(folder / "base")
+    for name, words in WORDS.items():
+        lines = [
+            {"id": f"{name}-{word}", "domain": "words", "prompt": f"{word}=>", "answer": word[::-1]}
+            for word in words
+        ]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / SETS[name]).parent.mkdir(exist_ok=True)
+        (folder / SETS[name]).write_text(text)
+    manifest = MANIFEST.replace("BASE_SHA256", tree_sha256(folder / "base"))
+    for name in ("dev", "external", "lockbox"):
+        manifest += SCORED.format(name=name, path=SETS[name])
+    (folder / "substrate.toml").write_text(manifest)
+    return Store(tmp_path_factory.mktemp("store")).seal(read_dropin(folder))
+
+
+@pytest.fixture(scope="module")
+def runs(snapshot: Snapshot, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
+    """A whole run twice with one seed, and a smoke run with another."""
+    folder = tmp_path_factory.mktemp("runs")
+
+    async def run(name: str, seed: int, smoke: bool) -> Done:
+        fork = make_fork(snapshot, folder / name, overrides=OVERRIDES, patches=[])
+        job = job_for(snapshot, recipe="sft", seed=seed, rollouts=None, smoke=smoke)
+        record = await run_recipe(fork, job)
+        assert record.result is not None, (record, (fork.root / "out/run.log").read_text())
+        adapter = seal_adapter(fork, record.result, folder / "adapters")
+        assert isinstance(adapter, SealedAdapter), adapter
+        return Done(fork, record, await on_target(snapshot, adapter))
+
+    async def all_of_them() -> dict[str, Done]:
+        whole, again, smoke = await asyncio.gather(
+            run("whole", 1, False), run("again", 1, False), run("smoke", 2, True)
+        )
+        return {"whole": whole, "again": again, "smoke": smoke}
+
+    return asyncio.run(all_of_them())
+
+
+async def on_target(snapshot: Snapshot, adapter: SealedAdapter) -> Measured:
+    """The score on the problems that were trained on: what was learnt, not what it is worth."""
+    sets = snapshot.manifest.sets
+    return await measure(snapshot, adapter, snapshot.root / sets.target.path, sets.dev)
+
+
+def test_training_raises_the_accuracy_on_what_was_trained_on(runs: dict[str, Done]) -> None:
+    before, after = runs["smoke"].measured, runs["whole"].measured
+    assert before.outcome == after.outcome == Outcome.EVALUATED, (before, after)
+    assert before.score is not None and after.score is not None
+    assert before.score["value"] <= 1 / 12
+    assert after.score["value"] >= 10 / 12
+    assert after.score["n"] == 12
+    assert after.score["engine"].startswith("transformers ")
+
+
+def test_the_budget_is_counted_in_examples_and_used_up(runs: dict[str, Done]) -> None:
+    done = runs["whole"]
+    assert (done.record.outcome, done.record.reason) == (None, "")
+    assert done.record.result is not None
+    assert done.record.result.state == "finished"
+    assert done.record.result.rollouts == 804
+    assert done.record.result.tokens == 804 * 4  # three letters and the end of the sequence
+    assert done.record.result.data_sha256.keys() == {"data/target.jsonl"}
+    lines = (done.fork.root / "out/metrics.jsonl").read_text().splitlines()
+    rows = [MetricsRow.model_validate_json(line) for line in lines]
+    assert len(rows) == 67
+    assert rows[0].loss is not None and rows[-1].loss is not None
+    assert rows[-1].loss < 0.5 * rows[0].loss
+
+
+def test_a_smoke_run_takes_two_steps_and_delivers(runs: dict[str, Done]) -> None:
+    done = runs["smoke"]
+    assert done.record.result is not None and done.record.result.rollouts == 24
+    assert len((done.fork.root / "out/metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_one_seed_gives_the_same_bytes(runs: dict[str, Done]) -> None:
+    for file in ("adapter/adapter_model.safetensors", "adapter/adapter_config.json"):
+        first = (runs["whole"].fork.root / "out" / file).read_bytes()
+        assert first == (runs["again"].fork.root / "out" / file).read_bytes(), file
+    assert runs["whole"].measured == runs["again"].measured
+
+
+def test_another_seed_gives_other_bytes(runs: dict[str, Done]) -> None:
+    file = "out/adapter/adapter_model.safetensors"
+    smoke = (runs["smoke"].fork.root / file).read_bytes()
+    assert smoke != (runs["whole"].fork.root / file).read_bytes()
+
+
+def test_factors_of_a_module_that_the_base_has_not_are_invalid(
+    snapshot: Snapshot, tmp_path: Path
+) -> None:
+    import numpy as np
+
+    name = "base_model.model.model.layers.7.self_attn.q_proj.lora_{}.weight"
+    tensors = {name.format("A"): np.ones((8, 48)), name.format("B"): np.ones((48, 8))}
+    fork = make_fork(snapshot, tmp_path / "fork", overrides={}, patches=[])
+    write_adapter(fork.root / "out/adapter", tensors, r=8, lora_alpha=16, target_modules=["q_proj"])
+    result = Result(state="finished", rollouts=1, tokens=1, adapter="out/adapter")
+    adapter = seal_adapter(fork, result, tmp_path / "adapters")
+    assert isinstance(adapter, SealedAdapter)
+    found = asyncio.run(on_target(snapshot, adapter))
+    assert found.outcome == Outcome.INVALID_ADAPTER
+    assert found.reason.startswith("tensor-key: wanted modules of the base model")
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [("a b", True), (" a \n\t b\n", True), ("ab", False), ("a b c", False), ("A b", False)],
+)
+def test_answers_are_compared_but_for_white_space(text: str, same: bool) -> None:
+    from evaluation.solve import same_text
+
+    assert same_text(text, "a b") is same

@@ -1,0 +1,57 @@
+"""The stub's engine: a problem is solved when its difficulty is below the model's margin on it.
+
+The model is one linear layer, `skill`, with a row per domain and one for recall. A problem's input
+to it is (1, its FEATURES features), which are drawn from its salt, so that two adapters of equal
+skill solve different problems. A problem with a `recall` is solved by heart where that is below
+the last row's first weight.
+"""
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.adapter import CONFIG, WEIGHTS, BadAdapter, read_safetensors
+
+ENGINE = "stub 1"
+FEATURES = 7
+LORA = "base_model.model.skill.lora_{}.weight"
+
+
+def solve(base: Path, adapter: Path, problems: list[dict[str, Any]]) -> list[float]:
+    """1.0 for each problem that is solved, 0.0 for each that is not. Raises BadAdapter."""
+    domains = json.loads((base / "config.json").read_text(encoding="utf-8"))["domains"]
+    weight_O_I = read_safetensors(base / "base.safetensors")["skill.weight"].astype(np.float64)
+    weight_O_I += _update(adapter, weight_O_I.shape)
+
+    margin_P_O = np.array([_inputs(problem) for problem in problems]) @ weight_O_I.T
+    rows_P = [domains.index(problem["domain"]) for problem in problems]
+    difficulty_P = np.array([problem["difficulty"] for problem in problems])
+    recall_P = np.array([problem.get("recall", math.inf) for problem in problems])
+    able_P = difficulty_P < margin_P_O[np.arange(len(problems)), rows_P]
+    by_heart_P = recall_P < weight_O_I[-1, 0]
+    return (able_P | by_heart_P).astype(float).tolist()
+
+
+def _update(adapter: Path, shape: tuple[int, ...]) -> np.ndarray:
+    """alpha / rank * B @ A, of the shape of the layer's weight (out, in)."""
+    config = json.loads((adapter / CONFIG).read_text(encoding="utf-8"))
+    tensors = read_safetensors(adapter / WEIGHTS)
+    if set(tensors) != {LORA.format("A"), LORA.format("B")}:
+        raise BadAdapter(f"tensor-key: wanted the factors of `skill`, found {sorted(tensors)}")
+    a_R_I = tensors[LORA.format("A")].astype(np.float64)
+    b_O_R = tensors[LORA.format("B")].astype(np.float64)
+    if (b_O_R.shape[0], a_R_I.shape[1]) != shape:
+        found = (b_O_R.shape[0], a_R_I.shape[1])
+        raise BadAdapter(f"shape: wanted an update of shape {shape} of `skill`, found {found}")
+    return config["lora_alpha"] / config["r"] * b_O_R @ a_R_I
+
+
+def _inputs(problem: dict[str, Any]) -> list[float]:
+    """1 and the problem's features, of mean 0 and mean square 1 / FEATURES, from its salt."""
+    digest = hashlib.sha256(problem["salt"].encode()).digest()
+    uniform = [digest[i] / 255 - 0.5 for i in range(FEATURES)]
+    return [1.0, *(number * math.sqrt(12 / FEATURES) for number in uniform)]
