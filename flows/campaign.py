@@ -16,8 +16,9 @@ import shutil
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
-from prefect.states import Cancelled, State
+from prefect.states import Cancelled
 
 from flows import round as steps
 from flows.clock import Clock

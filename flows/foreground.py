@@ -14,6 +14,8 @@ from flows.settings import Settings
 
 WATCH_SECONDS = 0.25
 
+Start = Callable[[], Awaitable[object]]
+
 # What every process of ours that talks to Prefect is started with. Nobody's research phones home
 # through us; the client outlasts a restart of the server.
 PREFECT_ENVIRONMENT = {
@@ -33,7 +35,9 @@ def prepare_prefect(settings: Settings) -> None:
         os.environ.setdefault(name, value)
 
 
-def run_in_foreground(house: House, console: Console, start: Callable[[], Awaitable[str]]) -> str:
+def run_in_foreground(
+    house: House, console: Console, start: Callable[[], Awaitable[object]]
+) -> str:
     """Run a flow that conducts a campaign, showing how far it is. Returns the campaign's id.
 
     Ctrl-C and SIGTERM cancel it: every process of its trials ends, and it can be resumed.
@@ -41,7 +45,7 @@ def run_in_foreground(house: House, console: Console, start: Callable[[], Awaita
     return asyncio.run(_conduct(house, console, start))
 
 
-async def _conduct(house: House, console: Console, start: Callable[[], Awaitable[str]]) -> str:
+async def _conduct(house: House, console: Console, start: Start) -> str:
     from prefect.logging.handlers import APILogHandler
 
     from flows.server import choose_server
@@ -62,7 +66,9 @@ async def _conduct(house: House, console: Console, start: Callable[[], Awaitable
             progress.remove_task(waiting)
             watching = asyncio.create_task(_watch(house, progress))
             try:
-                return await start()
+                campaign_id = await start()
+                assert isinstance(campaign_id, str), "a stopped run raises CancelledRun"
+                return campaign_id
             finally:
                 watching.cancel()
                 await APILogHandler.aflush()  # while the server still listens

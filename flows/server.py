@@ -146,6 +146,7 @@ def server_environment(prefect_home: Path, port: int) -> dict[str, str]:
         "PREFECT_SERVER_API_HOST": HOST,
         "PREFECT_SERVER_API_PORT": str(port),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "5",  # until a new schedule has runs
         "DO_NOT_TRACK": "1",
         "NO_COLOR": "1",
         # On disk, so that slots of a dead process are freed even if the server restarts meanwhile.

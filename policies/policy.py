@@ -13,7 +13,7 @@ SCHEMA_VERSION = 1
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 # A named alias, since pydantic cannot follow a plain one that names itself.
-Constant = TypeAliasType("Constant", bool | int | float | str | list["Constant"] | None)
+Constant = TypeAliasType("Constant", "bool | int | float | str | list[Constant] | None")  # pyright: ignore[reportInvalidTypeForm]
 Overrides = dict[str, dict[str, Constant]]
 RowRef = Annotated[
     str,

@@ -7,7 +7,6 @@ milliseconds. A fork serves one worker or one run and is then thrown away; what 
 
 import hashlib
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,8 +76,8 @@ def make_fork(
     """Fork a snapshot and apply the standing recipe: patches in order, then overrides.
 
     The snapshot is the caller's to verify; the editable files are compared with it as they are
-    read. Raises BadEdit when the standing recipe does not apply, FileExistsError when `root` is
-    there, SnapshotDamaged; nothing is left in `root` then.
+    read. Raises BadEdit when the standing recipe does not apply, SnapshotDamaged, FileExistsError
+    when `root` is there; all before anything is written.
     """
     files = snapshot.manifest.files
     patched = _editable_of(snapshot)
@@ -90,17 +89,13 @@ def make_fork(
 
     root.mkdir(parents=True)
     root = root.resolve()
-    try:
-        for path in _bound_paths(snapshot):
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).symlink_to(snapshot.root / path)
-        write_editable(root, {}, prepared)
-        for entry in snapshot.entries:
-            if entry.path in prepared and entry.mode & 0o100:
-                (root / entry.path).chmod(0o755)
-    except OSError:
-        shutil.rmtree(root)
-        raise
+    for path in _bound_paths(snapshot):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).symlink_to(snapshot.root / path)
+    write_editable(root, {}, prepared)
+    for entry in snapshot.entries:
+        if entry.path in prepared and entry.mode & 0o100:
+            (root / entry.path).chmod(0o755)
     return Fork(root, snapshot, patched, prepared, overrides)
 
 

@@ -72,9 +72,7 @@ class Ending:
     """How a jailed program ended. Exactly one of `exit_code` and `signal` is None."""
 
     exit_code: int | None  # None when killed by a signal; 127 when it could not be started
-    signal: (
-        int | None
-    )  # 9 with `limit` None: killed by somebody else, such as the kernel when memory ran out
+    signal: int | None  # 9 with `limit` None: killed by another, as by the kernel short of memory
     limit: Literal["seconds", "memory", "processes"] | None  # the limit that ended it, if one did
     terminated: bool  # SIGTERM was sent: the program had its grace to deliver
     seconds: float  # wall time by the monotonic clock, from the start until the tree was gone
@@ -156,8 +154,7 @@ async def run_jailed(
         shutil.rmtree(scratch, ignore_errors=True)
         raise RuntimeError(
             f"wanted an Ending from the keeper of {argv[0]!r}, found none (the keeper's exit code: "
-            f"{keeper.returncode}); run it again, the end of {str(log)!r} may say why: "
-            f"{log.read_bytes()[-500:].decode(errors='replace')!r}"
+            f"{keeper.returncode}); run it again, the end of {str(log)!r} may say why"
         )
     return Ending(**json.loads(answer))
 

@@ -6,7 +6,7 @@ is a recipe. The JSON Schemas of the three are published in `substrate/schemas/`
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -77,8 +77,6 @@ class MetricsRow(BaseModel):
     """One line of `out/metrics.jsonl`. Further keys are the recipe's own; values are JSON."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    __pydantic_extra__: dict[str, JsonValue]
-
     step: int = Field(ge=0, description="Optimiser step, from 0.")
     rollouts: int = Field(ge=0, description="Rollouts used so far.")
     loss: float | None = Field(default=None, description="Training loss; null if not finite.")

@@ -132,6 +132,10 @@ def environment(manifest: DropIn) -> dict[str, str]:
     }
     if manifest.run.device == "cpu":
         variables["CUDA_VISIBLE_DEVICES"] = ""  # one substrate, one kind of device, on any machine
+    else:
+        # Without it cuBLAS may add in another order each time, and PyTorch refuses to be exact:
+        # https://docs.nvidia.com/cuda/cublas/#results-reproducibility
+        variables["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     return variables
 
 

@@ -28,7 +28,7 @@ def plan(**changes: object) -> Plan:
 
 
 def conducted(**changes: object) -> str:
-    return asyncio.run(campaign(plan(**changes)))
+    return str(asyncio.run(campaign(plan(**changes))))
 
 
 def digests(house: House, campaign_id: str) -> tuple[list[str], list[str]]:

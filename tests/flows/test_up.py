@@ -206,7 +206,7 @@ def test_down_leaves_no_process_and_a_campaign_that_the_next_up_resumes(
     hourly = {"schedule": {"interval": 3600.0}, "active": True, "parameters": {"plan": PLAN}}
     deployment = standing.deployment("campaign")["id"]
     standing.call("POST", f"/deployments/{deployment}/schedules", [hourly])
-    run = standing.start("campaign", {"plan": PLAN | {"rounds": 6, "width": 8}})
+    run = standing.start("campaign", {"plan": PLAN | {"rounds": 3, "width": 8}})
     (campaign_id,) = soon(lambda: [r.id for r in standing.campaigns() if r.flow_run_id == run])
     soon(lambda: standing.trials(campaign_id))
     state = read_standing(settings.prefect_home)
@@ -217,14 +217,14 @@ def test_down_leaves_no_process_and_a_campaign_that_the_next_up_resumes(
     assert not marked_by(MARK, state.token)
     assert not left_of(home)
     assert not standing_file(settings.prefect_home).exists()
-    assert standing.reports(campaign_id) < 6
+    assert standing.reports(campaign_id) < 3
     assert seedbed(home, "down").stdout.strip() == "Seedbed was not up."
 
     again = up(home, standing.port)
     intervals = [found["schedule"] for found in again.deployment("campaign")["schedules"]]
     assert 3600.0 in [schedule.get("interval") for schedule in intervals]
     assert again.ended(again.start("resume", {"campaign_id": campaign_id})).startswith("Completed")
-    assert standing.reports(campaign_id) == 6
+    assert standing.reports(campaign_id) == 3
 
 
 def test_a_port_that_is_taken_is_refused_and_nothing_is_left(tmp_path: Path) -> None:

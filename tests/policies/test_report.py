@@ -1,16 +1,17 @@
 """The round report: one fixed schema, and a digest of the part that reruns must share."""
 
 import json
+from pathlib import Path
 from typing import Any, get_args
 
 import jsonschema
 import pytest
 from pydantic import ValidationError
 
-from policies.published import FOLDER
 from policies.report import OutcomeName, RoundReport
 from substrate.outcome import Outcome
 
+SCHEMAS = Path(__file__).parents[2] / "policies" / "schemas"
 SHA = "a" * 64
 
 
@@ -115,7 +116,7 @@ def test_the_digest_is_of_the_results_and_not_of_what_they_cost() -> None:
 def test_a_report_without_form_is_refused_by_model_and_published_schema(
     path: tuple[str | int, ...], value: Any
 ) -> None:
-    text = (FOLDER / "round-report.schema.json").read_text(encoding="utf-8")
+    text = (SCHEMAS / "round-report.schema.json").read_text(encoding="utf-8")
     validator = jsonschema.Draft202012Validator(json.loads(text))
     data = report_data()
     assert validator.is_valid(data)

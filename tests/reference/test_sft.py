@@ -2,19 +2,22 @@
 
 import asyncio
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from substrate.dropin import Overrides, read_dropin
 from substrate.fork import Fork, make_fork
-from substrate.job import MetricsRow, Result
-from substrate.measure import Measured, SealedAdapter, measure, seal_adapter
+from substrate.job import MetricsRow
+from substrate.measure import SealedAdapter, measure, seal_adapter
 from substrate.outcome import Outcome
 from substrate.run import RunRecord, job_for, run_recipe
 from substrate.store import Snapshot, Store, tree_sha256
 from tests.substrates.stub.adapters import write_adapter
+
+# PEFT asks transformers for an attribute that transformers warns about.
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 
 MANIFEST = """\
 schema_version = 1
@@ -68,17 +71,14 @@ SETS = {
 }
 # For a model of random weights, which has everything to learn.
 OVERRIDES: Overrides = {
-    "recipes/sft.py": {"LEARNING_RATE": 2e-2, "BATCH_SIZE": 12, "CLIP_NORM": 1.0}
+    "recipes/sft.py": {
+        "LEARNING_RATE": 2e-2,
+        "BATCH_SIZE": 12,
+        "CLIP_NORM": 1.0,
+        "LORA_DROPOUT": 0.0,
+    }
 }
-
-
-@dataclass(frozen=True)
-class Done:
-    """A fork after its run, and what measuring its adapter on the target set came to."""
-
-    fork: Fork
-    record: RunRecord
-    measured: Measured
+Runs = dict[str, tuple[Fork, RunRecord]]
 
 
 def write_base(folder: Path) -> None:
@@ -130,20 +130,16 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
 
 
 @pytest.fixture(scope="module")
-def runs(snapshot: Snapshot, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
-    """A whole run twice with one seed, and a smoke run with another."""
+def runs(snapshot: Snapshot, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """A whole run, twice with one seed, and a smoke run with another."""
     folder = tmp_path_factory.mktemp("runs")
 
-    async def run(name: str, seed: int, smoke: bool) -> Done:
+    async def run(name: str, seed: int, smoke: bool) -> tuple[Fork, RunRecord]:
         fork = make_fork(snapshot, folder / name, overrides=OVERRIDES, patches=[])
         job = job_for(snapshot, recipe="sft", seed=seed, rollouts=None, smoke=smoke)
-        record = await run_recipe(fork, job)
-        assert record.result is not None, (record, (fork.root / "out/run.log").read_text())
-        adapter = seal_adapter(fork, record.result, folder / "adapters")
-        assert isinstance(adapter, SealedAdapter), adapter
-        return Done(fork, record, await on_target(snapshot, adapter))
+        return fork, await run_recipe(fork, job)
 
-    async def all_of_them() -> dict[str, Done]:
+    async def all_of_them() -> Runs:
         whole, again, smoke = await asyncio.gather(
             run("whole", 1, False), run("again", 1, False), run("smoke", 2, True)
         )
@@ -152,71 +148,81 @@ def runs(snapshot: Snapshot, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     return asyncio.run(all_of_them())
 
 
-async def on_target(snapshot: Snapshot, adapter: SealedAdapter) -> Measured:
-    """The score on the problems that were trained on: what was learnt, not what it is worth."""
+def test_training_raises_the_accuracy_on_what_was_trained_on(
+    runs: Runs, snapshot: Snapshot, tmp_path: Path
+) -> None:
+    from evaluation.solve import solve
+
+    fork, record = runs["whole"]
+    assert record.result is not None, record
+    adapter = seal_adapter(fork, record.result, tmp_path / "adapters")
+    assert isinstance(adapter, SealedAdapter), adapter
     sets = snapshot.manifest.sets
-    return await measure(snapshot, adapter, snapshot.root / sets.target.path, sets.dev)
-
-
-def test_training_raises_the_accuracy_on_what_was_trained_on(runs: dict[str, Done]) -> None:
-    before, after = runs["smoke"].measured, runs["whole"].measured
-    assert before.outcome == after.outcome == Outcome.EVALUATED, (before, after)
-    assert before.score is not None and after.score is not None
-    assert before.score["value"] <= 1 / 12
+    target = snapshot.root / sets.target.path
+    after = asyncio.run(measure(snapshot, adapter, target, sets.dev))
+    assert after.outcome == Outcome.EVALUATED, after
+    assert after.score is not None
     assert after.score["value"] >= 10 / 12
     assert after.score["n"] == 12
     assert after.score["engine"].startswith("transformers ")
 
+    problems = [json.loads(line) for line in target.read_text().splitlines()]
+    barely_trained = runs["smoke"][0].root / "out/adapter"
+    assert sum(solve(snapshot.root / "base", barely_trained, problems)) <= 1
 
-def test_the_budget_is_counted_in_examples_and_used_up(runs: dict[str, Done]) -> None:
-    done = runs["whole"]
-    assert (done.record.outcome, done.record.reason) == (None, "")
-    assert done.record.result is not None
-    assert done.record.result.state == "finished"
-    assert done.record.result.rollouts == 804
-    assert done.record.result.tokens == 804 * 4  # three letters and the end of the sequence
-    assert done.record.result.data_sha256.keys() == {"data/target.jsonl"}
-    lines = (done.fork.root / "out/metrics.jsonl").read_text().splitlines()
+
+def test_the_budget_is_counted_in_examples_and_used_up(runs: Runs) -> None:
+    fork, record = runs["whole"]
+    assert (record.outcome, record.reason) == (None, "")
+    assert record.result is not None
+    assert record.result.state == "finished"
+    assert record.result.rollouts == 804
+    assert record.result.tokens == 804 * 4  # three letters and the end of the sequence
+    assert record.result.data_sha256.keys() == {"data/target.jsonl"}
+    lines = (fork.root / "out/metrics.jsonl").read_text().splitlines()
     rows = [MetricsRow.model_validate_json(line) for line in lines]
     assert len(rows) == 67
     assert rows[0].loss is not None and rows[-1].loss is not None
-    assert rows[-1].loss < 0.5 * rows[0].loss
+    assert rows[-1].loss < 0.7 * rows[0].loss
 
 
-def test_a_smoke_run_takes_two_steps_and_delivers(runs: dict[str, Done]) -> None:
-    done = runs["smoke"]
-    assert done.record.result is not None and done.record.result.rollouts == 24
-    assert len((done.fork.root / "out/metrics.jsonl").read_text().splitlines()) == 2
+def test_a_smoke_run_takes_two_steps_and_delivers(runs: Runs) -> None:
+    fork, record = runs["smoke"]
+    assert record.outcome is None
+    assert record.result is not None and record.result.rollouts == 24
+    assert len((fork.root / "out/metrics.jsonl").read_text().splitlines()) == 2
 
 
-def test_one_seed_gives_the_same_bytes(runs: dict[str, Done]) -> None:
+def test_one_seed_gives_the_same_bytes(runs: Runs) -> None:
     for file in ("adapter/adapter_model.safetensors", "adapter/adapter_config.json"):
-        first = (runs["whole"].fork.root / "out" / file).read_bytes()
-        assert first == (runs["again"].fork.root / "out" / file).read_bytes(), file
-    assert runs["whole"].measured == runs["again"].measured
+        first = (runs["whole"][0].root / "out" / file).read_bytes()
+        assert first == (runs["again"][0].root / "out" / file).read_bytes(), file
 
 
-def test_another_seed_gives_other_bytes(runs: dict[str, Done]) -> None:
+def test_another_seed_gives_other_bytes(runs: Runs) -> None:
     file = "out/adapter/adapter_model.safetensors"
-    smoke = (runs["smoke"].fork.root / file).read_bytes()
-    assert smoke != (runs["whole"].fork.root / file).read_bytes()
+    smoke = (runs["smoke"][0].root / file).read_bytes()
+    assert smoke != (runs["whole"][0].root / file).read_bytes()
 
 
-def test_factors_of_a_module_that_the_base_has_not_are_invalid(
-    snapshot: Snapshot, tmp_path: Path
+@pytest.mark.parametrize(
+    ("module", "width", "rule"),
+    [
+        ("layers.7.self_attn.q_proj", 48, "tensor-key: wanted modules of the base model"),
+        ("layers.1.self_attn.q_proj", 47, "shape: wanted"),
+    ],
+)
+def test_factors_that_do_not_fit_the_base_are_refused(
+    module: str, width: int, rule: str, snapshot: Snapshot, tmp_path: Path
 ) -> None:
-    import numpy as np
+    from evaluation.adapter import BadAdapter
+    from evaluation.solve import load
 
-    name = "base_model.model.model.layers.7.self_attn.q_proj.lora_{}.weight"
-    tensors = {name.format("A"): np.ones((8, 48)), name.format("B"): np.ones((48, 8))}
-    fork = make_fork(snapshot, tmp_path / "fork", overrides={}, patches=[])
-    write_adapter(fork.root / "out/adapter", tensors, r=8, lora_alpha=16, target_modules=["q_proj"])
-    result = Result(state="finished", rollouts=1, tokens=1, adapter="out/adapter")
-    adapter = seal_adapter(fork, result, tmp_path / "adapters")
-    assert isinstance(adapter, SealedAdapter)
-    found = asyncio.run(on_target(snapshot, adapter))
-    assert found.outcome == Outcome.INVALID_ADAPTER
-    assert found.reason.startswith("tensor-key: wanted modules of the base model")
+    name = f"base_model.model.model.{module}.lora_{{}}.weight"
+    tensors = {name.format("A"): np.ones((8, width)), name.format("B"): np.ones((48, 8))}
+    write_adapter(tmp_path, tensors, r=8, lora_alpha=16, target_modules=["q_proj"])
+    with pytest.raises(BadAdapter, match=rule):
+        load(snapshot.root / "base", tmp_path, "cpu")
 
 
 @pytest.mark.parametrize(

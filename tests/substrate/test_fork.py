@@ -93,7 +93,8 @@ def test_a_sealed_file_between_editable_ones_is_bound_alone(
 
 
 def test_what_is_not_editable_is_sealed(tmp_path: Path, tiny_dropin: Path) -> None:
-    snapshot = snapshot_with(tmp_path, tiny_dropin, 'editable = ["recipes/*.py"]')
+    table = 'editable = ["recipes/*.py"]\nsealed = ["**/*.json"]'
+    snapshot = snapshot_with(tmp_path, tiny_dropin, table)
     fork = make_fork(snapshot, tmp_path / "fork", overrides={}, patches=[])
     assert (fork.root / "training").is_symlink()
     assert not (fork.root / "recipes").is_symlink()
@@ -483,7 +484,7 @@ def test_standing_patches_come_before_standing_overrides(
     assert fork.patched["training/words.py"] == b"W = 2\n"
     assert fork.prepared["training/words.py"] == b"W = 5\n"
     assert (fork.root / "training/words.py").read_text() == "W = 5\n"
-    assert read_edit(fork).diff == ""
+    assert read_edit(fork) == ForkEdit(overrides={}, patch=None, diff="")
 
 
 def test_strings_joined_over_lines_survive_an_edit_that_joins_them(

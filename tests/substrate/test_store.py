@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,10 +16,13 @@ from substrate.store import Snapshot, SnapshotDamaged, Store, tree_sha256
 
 ROOT = Path(__file__).resolve().parents[2]
 SEAL = (
-    "import sys; from pathlib import Path\n"
+    "import sys, time; from pathlib import Path\n"
     "from substrate.dropin import read_dropin\n"
     "from substrate.store import Store\n"
-    "print(Store(Path(sys.argv[1])).seal(read_dropin(Path(sys.argv[2]))).digest)\n"
+    "store, folder, ready, go = map(Path, sys.argv[1:])\n"
+    "ready.touch()\n"
+    "while not go.exists(): time.sleep(0.001)\n"
+    "print(Store(store).seal(read_dropin(folder)).digest)\n"
 )
 
 
@@ -125,10 +129,22 @@ def test_one_changed_byte_gives_another_digest(store: Store, tiny_dropin: Path) 
 def test_two_processes_that_seal_at_once_get_the_same_snapshot(
     tmp_path: Path, tiny_dropin: Path
 ) -> None:
+    # Large enough for the two to meet in the middle of it.
+    (tiny_dropin / "base/parts/weights.bin").write_bytes(bytes(64 << 20))
+    manifest = tiny_dropin / "substrate.toml"
+    old = read_dropin(tiny_dropin).manifest.base.sha256
+    manifest.write_text(manifest.read_text().replace(old, tree_sha256(tiny_dropin / "base")))
     command = [sys.executable, "-c", SEAL, str(tmp_path / "store"), str(tiny_dropin)]
+    ready, go = [tmp_path / "ready0", tmp_path / "ready1"], tmp_path / "go"
     both = [
-        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)
+        subprocess.Popen(
+            [*command, str(mark), str(go)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
+        for mark in ready
     ]
+    while not all(mark.exists() for mark in ready) and all(p.poll() is None for p in both):
+        time.sleep(0.001)
+    go.touch()
     digests = [process.communicate(timeout=60)[0].strip() for process in both]
     assert [process.returncode for process in both] == [0, 0]
     store = Store(tmp_path / "store")
