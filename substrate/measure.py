@@ -206,10 +206,13 @@ def _mean(values: Sequence[float]) -> dict[str, Any]:
 
 
 def _metric_version(snapshot: Snapshot, problems: bytes) -> str:
-    """Hash of the evaluation's code and of the problems: scores of two versions do not compare."""
+    """Hash of the evaluation's code and of the problems: scores of two versions do not compare.
+
+    `training/` counts: an evaluation may import what it needs from it.
+    """
     digest = hashlib.sha256()
     for entry in snapshot.entries:
-        if entry.path.startswith("evaluation/") and entry.sha256 is not None:
+        if entry.path.startswith(("evaluation/", "training/")) and entry.sha256 is not None:
             digest.update(f"{entry.path} {entry.sha256}\n".encode())
     digest.update(f"problems {hashlib.sha256(problems).hexdigest()}\n".encode())
     return digest.hexdigest()
