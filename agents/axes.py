@@ -7,6 +7,7 @@ from typing import TypeGuard
 from agents.candidates import is_overruled, touched
 from agents.window import DEAD_ENDS, Notes, Trial, Window, last_change
 from policies.canonical import canonical_json
+from policies.evidence import threshold
 from policies.policy import (
     Axis,
     ChoiceKnob,
@@ -21,6 +22,7 @@ from policies.policy import (
 
 # Chosen by simulation (tests/simulation), for rounds of eight.
 SHRINK = 0.5  # width of a range around a promoted value, as a share of the width before
+STEER = 0.025  # chance that noise makes one value look lower than the best, and ends a range there
 PLATEAU = 6  # explorations in a row that tell nothing, before an axis is retired
 FAILURES = 2  # faults that close a value or an axis; overruled edits that close an axis
 ACTIVE = 2  # axes that always stay active
@@ -41,12 +43,13 @@ def narrow(axis: Axis, promoted: Sequence[Promotion]) -> Axis:
 
 
 def cut(axis: Axis, window: Window, standing: StandingRecipe, notes: Notes) -> Axis:
-    """The axis without values that were shown to do harm. Each cut is a dead end.
+    """The axis without values that were shown to do harm.
 
-    A choice does harm when a trial of it is worse beyond noise, or when it fails `FAILURES` times.
-    A range ends at the nearest value, on either side of the best known one, that is worse beyond
-    noise, or that fails with as many faults from there outward: no better value is lost where
-    scores fall off on both sides of one best value.
+    A choice goes when a trial of it is worse beyond noise, or when it fails `FAILURES` times. A
+    range ends at the nearest value, on either side of the best known one, that is lower than that
+    by more than the noise of two trials, or that fails with as many faults from there outward: no
+    better value is lost where scores fall off on both sides of one best value. What is worse beyond
+    the noise of the round, or fails, is listed as a dead end.
     """
     if axis.status == "retired":
         return axis
@@ -165,7 +168,8 @@ def _without_sides(
 ) -> NumberKnob:
     tried = [(trial, value) for trial, value in _tried(trials, knob) if _is_number(value)]
     best = _best_known(knob, tried, standing)
-    bar = window.report.results.noise.threshold
+    noise = window.report.results.noise
+    bar = threshold(noise, runs=1, standing=1, comparisons=1, level=STEER)
     if best is None or bar is None:
         return knob
     for side in (-1, 1):
@@ -175,17 +179,17 @@ def _without_sides(
         for i, (trial, value) in enumerate(outward):
             effect = trial.verdict.effect
             faults = [t for t, _ in outward[i:] if t.slot.outcome in FAULTS]
-            if trial.slot.outcome in FAULTS and len(faults) >= FAILURES:
-                proof = faults
-            elif trial.verdict.verdict == "worse" and effect is not None and best[1] - effect > bar:
-                proof = [trial]
-            else:
+            fails = trial.slot.outcome in FAULTS and len(faults) >= FAILURES
+            if not fails and (effect is None or best[1] - effect <= bar):
                 continue
             end = knob.high if side > 0 else knob.low
             edge = value - side if knob.kind == "int" else value
-            title = f"{knob.constant} {'above' if side > 0 else 'below'} {edge:g} in {knob.file}"
-            if side * (end - edge) > 0 and _close(axis, title, proof, window, notes):
+            if side * (end - edge) > 0:
                 knob = knob.model_copy(update={"high" if side > 0 else "low": float(edge)})
+            if fails or trial.verdict.verdict == "worse":
+                beyond = "above" if side > 0 else "below"
+                title = f"{knob.constant} {beyond} {edge:g} in {knob.file}"
+                _close(axis, title, faults if fails else [trial], window, notes)
             break
     return knob
 

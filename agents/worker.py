@@ -7,6 +7,10 @@ from policies.policy import Brief
 from substrate.fork import Fork
 
 
+class UnknownWorker(ValueError):
+    """No worker is of that kind."""
+
+
 @dataclass(frozen=True)
 class Workplace:
     """All that a worker gets: a fork of its own, one brief, and the seed of its random numbers."""
@@ -28,12 +32,12 @@ Worker = Callable[[Workplace], Awaitable[HandIn]]
 
 
 def find_worker(kind: str) -> Worker:
-    """The worker of that kind. Raises ValueError with the kinds there are."""
+    """The worker of that kind. Raises UnknownWorker with the kinds there are."""
     from agents.sampler import sampler
 
     workers: dict[str, Worker] = {"sampler": sampler}
     if kind not in workers:
-        raise ValueError(
+        raise UnknownWorker(
             f"wanted a kind of worker of {sorted(workers)}, found {kind!r}; choose one of these"
         )
     return workers[kind]

@@ -224,6 +224,7 @@ def _explain(error: BaseException) -> tuple[str, int] | None:
     """Message and exit code for what a user can mend; None for a bug of ours."""
     from pydantic import ValidationError
 
+    from agents.worker import UnknownWorker
     from flows.lease import CampaignBusy
     from flows.start import BadPlan
     from policies.database import UnknownSchema
@@ -236,8 +237,8 @@ def _explain(error: BaseException) -> tuple[str, int] | None:
     if isinstance(error, ValidationError) and error.title == "Plan":
         faults = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         return "the plan is not valid: " + "; ".join(faults), 2
-    refusals = (BadDropIn, BadPlan, CampaignBusy, NotInLedger, SnapshotDamaged, UnknownSchema)
-    if isinstance(error, refusals):
+    refused = (BadDropIn, BadPlan, CampaignBusy, NotInLedger, SnapshotDamaged, UnknownSchema)
+    if isinstance(error, (*refused, UnknownWorker)):
         return str(error), 2
     if "prefect" in sys.modules:
         from prefect.exceptions import CancelledRun

@@ -28,7 +28,8 @@ class Plan(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     substrate: str = Field(
-        description="Name of a drop-in in `substrate/library`, or a path to one.",
+        description="Name of a drop-in in `substrate/library`, or a path to one, such as "
+        "`tests/substrates/stub`.",
         json_schema_extra={"position": 0},
     )
     recipe: str = Field(

@@ -1,8 +1,9 @@
 """Evidence: what scores say once the noise between runs of one recipe is taken into account.
 
 Pure functions over the rounds of one campaign. Noise is the pooled standard deviation of trials
-about the mean of their own group, a group being the runs of one edit on one standing recipe that
-nobody selected: anchors and replicates. An effect is a trial's dev score minus the mean of the
+about the mean of their own group, a group being the anchors and replicates of one recipe, that is
+of one standing recipe with one edit: explored edits are left out, since those that come back do so
+because they scored well. An effect is a trial's dev score minus the mean of the
 standing recipe's runs, signed so that positive is better. Its interval uses Student's t (W. S.
 Gosset, Biometrika 6, 1908) and Bonferroni's bound over the trials of the round, so that a round in
 which nothing helps calls some edit better about one time in twenty; the same for worse. Only
@@ -20,7 +21,7 @@ from typing import Literal
 from scipy.special import ndtri, stdtrit
 
 from policies.canonical import digest
-from policies.policy import NoiseModel, SearchPolicy
+from policies.policy import Edit, NoiseModel, SearchPolicy, StandingRecipe
 from policies.report import SetScore, SlotResult, Spread, Verdict
 
 Direction = Literal["maximise", "minimise"]
@@ -34,37 +35,33 @@ class Round:
     """One round as evidence sees it."""
 
     number: int
-    standing: str  # digest of the standing recipe that every fork of the round started from
+    standing: StandingRecipe  # what every fork of the round started from
     slots: tuple[SlotResult, ...]
 
 
 @dataclass(frozen=True)
 class Run:
-    """One scored trial."""
+    """One scored anchor or replicate."""
 
     row: str
+    recipe: str  # digest of the standing recipe with the slot's edit
     score: SetScore
 
 
 def round_of(number: int, policy: SearchPolicy, slots: Iterable[SlotResult]) -> Round:
     """Round `number` of a campaign, run under `policy`."""
-    return Round(number, digest(policy.standing_recipe.model_dump(mode="json")), tuple(slots))
+    return Round(number, policy.standing_recipe, tuple(slots))
 
 
 def standing_runs(rounds: Sequence[Round]) -> list[Run]:
-    """The scored runs of the last round's standing recipe, unmutated, in whatever round.
+    """The runs of the last round's standing recipe, in whatever round.
 
-    They are the anchors and the replicates of the empty edit.
+    They are its anchors, its replicates without an edit, and the replicates of an edit by which it
+    was promoted. These last passed a bar, so that their mean is a little high: a later "better" is
+    harder to reach for that, a later "worse" easier.
     """
-    metric = _metric_version(rounds)
-    return [
-        run
-        for past in rounds
-        if past.standing == rounds[-1].standing
-        for slot in past.slots
-        if slot.kind != "explore" and slot.edit.is_empty()
-        for run in _scored(past.number, slot, metric)
-    ]
+    standing = _recipe(rounds[-1].standing, Edit())
+    return [run for run in _runs(rounds) if run.recipe == standing]
 
 
 def spread(rounds: Sequence[Round]) -> Spread:
@@ -89,13 +86,9 @@ def noise_model(rounds: Sequence[Round]) -> NoiseModel:
     recipe's score, with one success and one failure added so that p = 0 and p = 1 have an error
     too, and degrees is 0: it leaves out the noise between seeds.
     """
-    groups: dict[tuple[str, str], list[Run]] = defaultdict(list)
-    metric = _metric_version(rounds)
-    for past in rounds:
-        for slot in past.slots:
-            if slot.kind != "explore":  # explored edits became replicates because they did well
-                key = (past.standing, digest(slot.edit.model_dump(mode="json")))
-                groups[key] += _scored(past.number, slot, metric)
+    groups: dict[str, list[Run]] = defaultdict(list)
+    for run in _runs(rounds):
+        groups[run.recipe].append(run)
     repeated = [runs for runs in groups.values() if len(runs) > 1]
     degrees = sum(len(runs) - 1 for runs in repeated)
     standing = standing_runs(rounds)
@@ -142,9 +135,8 @@ def verdicts(rounds: Sequence[Round], direction: Direction) -> list[Verdict]:
 
     A trial without a score, or with nothing to compare it to, is unresolved.
     """
-    metric = _metric_version(rounds)
     last, base = rounds[-1], spread(rounds)
-    bound = noise_model(rounds).threshold
+    metric, bound = _metric_version(rounds), noise_model(rounds).threshold
     anchor = next((slot for slot in last.slots if slot.kind == "anchor"), None)
     sign = 1 if direction == "maximise" else -1
     found = []
@@ -153,9 +145,9 @@ def verdicts(rounds: Sequence[Round], direction: Direction) -> list[Verdict]:
             continue
         effect = low = high = None
         word: Literal["better", "worse", "unresolved"] = "unresolved"
-        runs = _scored(last.number, slot, metric)
-        if runs and base.mean is not None and bound is not None:
-            effect = sign * (runs[0].score.value - base.mean)
+        score = _comparable(slot, metric)
+        if score is not None and base.mean is not None and bound is not None:
+            effect = sign * (score.value - base.mean)
             low, high = effect - bound, effect + bound
             word = "better" if low > 0 else "worse" if high < 0 else "unresolved"
         external, error = _external_effect(slot, anchor, sign)
@@ -169,7 +161,7 @@ def verdicts(rounds: Sequence[Round], direction: Direction) -> list[Verdict]:
                 verdict=word,
                 external_effect=external,
                 external_error=error,
-                rows=[run.row for run in runs] or [f"r{last.number}/s{slot.slot}"],
+                rows=[_row(last.number, slot) if score else f"r{last.number}/s{slot.slot}"],
             )
         )
     return found
@@ -203,13 +195,33 @@ def _metric_version(rounds: Sequence[Round]) -> str | None:
     return None
 
 
-def _scored(number: int, slot: SlotResult, metric: str | None) -> list[Run]:
-    """The slot as a run, or nothing where it has no finite score of that metric version."""
-    if slot.outcome != "evaluated" or slot.dev is None or _finite(slot.dev) is None:
-        return []
-    if slot.dev.metric_version != metric:
-        return []
-    return [Run(f"r{number}/s{slot.slot}/dev/overall", slot.dev)]
+def _runs(rounds: Sequence[Round]) -> list[Run]:
+    metric = _metric_version(rounds)
+    return [
+        Run(_row(past.number, slot), _recipe(past.standing, slot.edit), score)
+        for past in rounds
+        for slot in past.slots
+        if slot.kind != "explore" and (score := _comparable(slot, metric)) is not None
+    ]
+
+
+def _recipe(standing: StandingRecipe, edit: Edit) -> str:
+    overrides = {file: dict(values) for file, values in standing.overrides.items() if values}
+    for file, values in edit.overrides.items():
+        if values:
+            overrides[file] = overrides.get(file, {}) | values
+    return digest([overrides, *standing.patches, *([edit.patch] if edit.patch else [])])
+
+
+def _comparable(slot: SlotResult, metric: str | None) -> SetScore | None:
+    """The slot's dev score, where it is finite and of that metric version."""
+    if slot.outcome != "evaluated" or slot.dev is None or slot.dev.metric_version != metric:
+        return None
+    return slot.dev if math.isfinite(slot.dev.value) else None
+
+
+def _row(number: int, slot: SlotResult) -> str:
+    return f"r{number}/s{slot.slot}/dev/overall"
 
 
 def _finite(score: SetScore | None) -> float | None:

@@ -37,12 +37,15 @@ _MOST_NAMED = 5  # ids that one finding lists
 
 
 def find_dropin(name_or_path: str) -> Path:
-    """The folder of a drop-in: a name is looked up in the library, a path is taken as it is.
+    """The folder of a drop-in: a name is looked up in the library, a path from here or the repo.
 
     Raises BadDropIn, rule `no-such-dropin`, when there is no such folder.
     """
     is_path = "/" in name_or_path or name_or_path in ("", ".", "..")
     folder = Path(name_or_path).expanduser() if is_path else LIBRARY / name_or_path
+    if is_path and not folder.is_dir():
+        # Whoever fills in a form of `seedbed up` does not know where that was started.
+        folder = LIBRARY.parent.parent / folder
     if folder.is_dir() and name_or_path:
         return folder
     there = ", ".join(path.name for path in list_dropins()) or "none"

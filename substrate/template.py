@@ -12,16 +12,14 @@ _DOMAIN = "sums"
 def write_template(folder: Path, name: str) -> list[Path]:
     """Write a commented manifest, four tiny problem sets, and two READMEs; returns the files.
 
-    Raises FileExistsError when `folder` is there, BadDropIn when `name` cannot be a name.
+    Raises BadDropIn when `folder` is there already, or when `name` cannot be a name.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,62}", name):
         todo = "lower-case letters, digits, `.`, `_` and `-`, at most 63, a letter or digit first"
         raise BadDropIn(Finding("bad-value", "the drop-in's name", f"found {name!r}", todo))
     if folder.exists():
-        raise FileExistsError(
-            f"wanted to write a template to {folder}, found something there; choose another name, "
-            "or move it away"
-        )
+        todo = "choose another name, or move it away"
+        raise BadDropIn(Finding("folder-exists", str(folder), "something is there", todo))
     texts = {
         "substrate.toml": _MANIFEST.replace("NAME", name),
         "target.jsonl": _problems("target", [(2, 3), (4, 1)]),

@@ -1,7 +1,7 @@
 """Makes the README's pictures: `python tests/browser/screenshots.py` writes docs/images/*.png.
 
-It brings Seedbed up in a temporary home, starts a campaign on the stub from the deployment, waits for
-its end, and takes pictures of the run form, the round report and the policy diff.
+It brings Seedbed up in a temporary home, starts a campaign on the stub from the run form as a
+person does, waits for its end, and takes pictures of form, round report and policy diff.
 """
 
 import os
@@ -11,14 +11,19 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
-from browser import browser
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from chromium import Page, opened
 
 REPO = Path(__file__).resolve().parents[2]
+STUB = REPO / "tests" / "substrates" / "stub"
 IMAGES = REPO / "docs" / "images"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-WIDTH, HEIGHT = 1280, 900
+WIDTH, HEIGHT = 1440, 1000
 RUN_SECONDS = 180.0
 
 
@@ -28,56 +33,64 @@ def main(images: Path = IMAGES) -> list[Path]:
         raise SystemExit(
             "wanted a Chromium to take pictures with, found none; `apt-get install chromium`"
         )
+    from flows.server import free_port
+
     images.mkdir(parents=True, exist_ok=True)
+    names = ("run-form", "round-report", "policy-diff")
+    form, report, diff = pictures = [images / f"{name}.png" for name in names]
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         try:
             ui = seedbed(home, "up", "--port", str(free_port())).split()[-1]
-            run = start_campaign(ui)
-            return take(ui, run, CHROMIUM, images)
+            with opened(CHROMIUM, WIDTH, HEIGHT) as page:
+                deployment = ask(f"{ui}/api/deployments/name/campaign/campaign")["id"]
+                page.open(f"{ui}/v2/deployments/deployment/{deployment}/run", until="Substrate")
+                page.picture(form)
+                submit(page)
+                run = completed_run(ui)
+                page.open(artifact(ui, run, "report"), until="Scores by domain")
+                page.picture(report)
+                page.open(artifact(ui, run, "policy-diff"), until="As text")
+                page.picture(diff)
         finally:
             seedbed(home, "down")
+    return pictures
 
 
-def take(ui: str, run: str, chromium: str, images: Path) -> list[Path]:
-    """Pictures of the run form, and of the artifacts of a completed run."""
-    deployment = httpx.get(f"{ui}/api/deployments/name/campaign/campaign").json()["id"]
-    form, report, diff = (
-        images / f"{name}.png" for name in ("run-form", "round-report", "policy-diff")
-    )
-    with browser(chromium, WIDTH, HEIGHT) as page:
-        page.open(f"{ui}/v2/deployments/deployment/{deployment}/run", until="Substrate")
-        page.picture(form)
-        page.open(artifact(ui, run, "report"), until="Scores by domain")
-        page.picture(report)
-        page.open(artifact(ui, run, "policy-diff"), until="As text")
-        page.picture(diff)
-    return [form, report, diff]
+def submit(page: Page) -> None:
+    """Fill in the one field of the form that has no default, and send it."""
+    page.evaluate("document.querySelector('textarea').focus()")
+    page.call("Input.insertText", text=str(STUB))
+    buttons = "[...document.querySelectorAll('button')]"
+    page.evaluate(f"{buttons}.find(button => button.innerText === 'Submit').click()")
+    page.wait("scheduled to start now")
+
+
+def completed_run(ui: str) -> str:
+    """Wait for the end of the only run there is. Returns its id."""
+    give_up = time.monotonic() + RUN_SECONDS
+    while True:
+        (run,) = ask(f"{ui}/api/flow_runs/filter", {})
+        if run["state"]["type"] == "COMPLETED":
+            return run["id"]
+        if run["state"]["type"] in {"FAILED", "CRASHED", "CANCELLED"}:
+            raise RuntimeError(f"wanted a completed campaign, found {run['state']}")
+        if time.monotonic() > give_up:
+            raise RuntimeError(f"wanted the end of a run in {RUN_SECONDS:.0f} s, found {run}")
+        time.sleep(0.5)
 
 
 def artifact(ui: str, run: str, what: str) -> str:
     """The page of the newest artifact of a run whose key ends like this."""
     query = {"flow_runs": {"id": {"any_": [run]}}, "sort": "CREATED_DESC"}
-    found = httpx.post(f"{ui}/api/artifacts/filter", json=query).raise_for_status().json()
+    found = ask(f"{ui}/api/artifacts/filter", query)
     ids = [item["id"] for item in found if item["key"].endswith(f"-{what}")]
     return f"{ui}/v2/artifacts/artifact/{ids[0]}"
 
 
-def start_campaign(ui: str) -> str:
-    """Run two rounds on the stub to their end. Returns the flow run's id."""
-    plan = {"substrate": str(REPO / "tests" / "substrates" / "stub"), "name": "first-light"}
-    deployment = httpx.get(f"{ui}/api/deployments/name/campaign/campaign").json()["id"]
-    made = httpx.post(
-        f"{ui}/api/deployments/{deployment}/create_flow_run",
-        json={"parameters": {"plan": plan}, "state": {"type": "SCHEDULED"}},
-    )
-    run = made.raise_for_status().json()["id"]
-    give_up = time.monotonic() + RUN_SECONDS
-    while (state := httpx.get(f"{ui}/api/flow_runs/{run}").json()["state"])["type"] != "COMPLETED":
-        if state["type"] in {"FAILED", "CRASHED", "CANCELLED"} or time.monotonic() > give_up:
-            raise RuntimeError(f"wanted a completed campaign, found {state}")
-        time.sleep(0.5)
-    return run
+def ask(url: str, query: object = None) -> Any:
+    method = "GET" if query is None else "POST"
+    return httpx.request(method, url, json=query, trust_env=False).raise_for_status().json()
 
 
 def seedbed(home: Path, *arguments: str) -> str:
@@ -90,12 +103,6 @@ def seedbed(home: Path, *arguments: str) -> str:
         check=True,
     )
     return done.stdout.strip()
-
-
-def free_port() -> int:
-    from flows.server import free_port
-
-    return free_port()
 
 
 if __name__ == "__main__":

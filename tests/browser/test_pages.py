@@ -1,6 +1,5 @@
-"""The pages of Prefect's UI that a person reads, in a real browser."""
+"""The pages of Prefect's UI that a person uses, in a real browser."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -8,17 +7,16 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from screenshots import CHROMIUM, main  # noqa: E402
+from screenshots import CHROMIUM, main
 
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.timeout(400),
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium"),
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium"),
 ]
 
 
-def test_the_run_form_the_report_and_the_policy_diff_are_shown(tmp_path: Path) -> None:
-    pictures = main(tmp_path)
-    for picture in pictures:
+def test_a_campaign_from_the_form_of_the_ui_completes_and_is_read_there(tmp_path: Path) -> None:
+    for picture in main(tmp_path):
         assert picture.read_bytes().startswith(b"\x89PNG")
-        assert 10_000 < os.path.getsize(picture) < 300_000, "README's pictures stay small"
+        assert 10_000 < picture.stat().st_size < 300_000, "the README's pictures stay small"

@@ -91,6 +91,21 @@ def test_every_fault_is_a_row_and_the_round_reports_all_eight(house: House) -> N
     assert all((slot.dev is None) == (slot.outcome != "evaluated") for slot in report.results.slots)
 
 
+def test_an_edit_that_changes_nothing_is_no_change(house: House, tmp_path: Path) -> None:
+    policy = json.loads((STUB / "policies" / "faults.json").read_text("utf-8"))
+    for axis in policy["axes"]:
+        axis["knobs"][0] |= {"constant": "FAULT", "kind": "choice", "choices": ["none"]}
+        axis["knobs"][0] = {k: axis["knobs"][0][k] for k in ("kind", "file", "constant", "choices")}
+    seed_policy = tmp_path / "nothing.json"
+    seed_policy.write_text(json.dumps(policy))
+
+    campaign_id = conducted(rounds=1, width=4, policy=str(seed_policy))
+
+    trials = house.ledger.trials(campaign_id)
+    assert [row.outcome for row in trials] == ["evaluated", *["no_change"] * 3]
+    assert [row.adapter_sha256 is None for row in trials] == [False, True, True, True]
+
+
 def test_looks_never_exceed_the_campaigns_cap(house: House) -> None:
     campaign_id = conducted(budget=BudgetPlan(looks=5, looks_per_round=4).model_dump())
 

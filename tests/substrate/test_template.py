@@ -43,7 +43,7 @@ def test_each_set_of_a_template_has_two_problems_of_its_own(tmp_path: Path) -> N
 
 def test_a_template_never_overwrites(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
-    with pytest.raises(FileExistsError, match="wanted to write a template"):
+    with pytest.raises(BadDropIn, match="folder-exists"):
         write_template(tmp_path / "there", "there")
     assert list((tmp_path / "there").iterdir()) == []
 

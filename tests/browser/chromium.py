@@ -1,4 +1,4 @@
-"""A headless Chromium, driven through its own debugging protocol: open a page, wait, take a picture."""
+"""A headless Chromium by its own debugging protocol: open a page, wait, take a picture."""
 
 import base64
 import json
@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
+from websockets.sync.connection import Connection
 
 FLAGS = (
     "--headless",
@@ -34,7 +35,7 @@ SETTLE_SECONDS = 1.5  # for pictures and animations after the text is there
 class Page:
     """One tab of a browser."""
 
-    def __init__(self, socket: ClientConnection) -> None:
+    def __init__(self, socket: Connection) -> None:
         self._socket = socket
         self._calls = 0
 
@@ -77,11 +78,11 @@ class Page:
 
 
 @contextmanager
-def browser(chromium: str, width: int, height: int) -> Iterator[Page]:
+def opened(program: str, width: int, height: int) -> Iterator[Page]:
     """A browser with one empty tab of this size in pixels."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(
-            [chromium, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

@@ -1,0 +1,193 @@
+"""The command line, as a person types it: what it prints, how it refuses, its exit codes."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).parent.parent.parent
+STUB = REPO / "tests" / "substrates" / "stub"
+SEEDBED = [sys.executable, "-m", "flows.cli"]
+
+
+def seedbed(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*SEEDBED, *arguments],
+        cwd=REPO,
+        env={**os.environ, "SEEDBED_HOME": str(home), "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, prefect_api: str) -> Path:
+    """A home in which one campaign of two rounds was run."""
+    home = tmp_path_factory.mktemp("home")
+    done = seedbed(home, "run", "--substrate", "tests/substrates/stub", "--width", "4")
+    assert done.returncode == 0, done.stderr
+    (home / "shown.txt").write_text(done.stdout)
+    return home
+
+
+def test_run_ends_with_the_trials_the_spread_the_diffs_the_files_and_what_is_next(
+    home: Path,
+) -> None:
+    shown = (home / "shown.txt").read_text()
+    for wanted in ("Round 1, policy 1", "Round 2, policy 2", "slot", "anchor", "external"):
+        assert wanted in shown
+    assert "standing recipe" in shown and "noise" in shown
+    assert "policy 1 to 2" in shown and "policy 2 to 3" in shown
+    assert str(home / "seedbed.db") in shown
+    assert "report stub-" in shown.partition("Next:")[2]
+
+
+def test_report_as_json_is_a_campaign_with_rounds_with_slots(home: Path) -> None:
+    campaign = json.loads(seedbed(home, "report", "--json").stdout)
+    assert [item["round"] for item in campaign["rounds"]] == [1, 2]
+    assert [slot["slot"] for slot in campaign["rounds"][0]["slots"]] == [0, 1, 2, 3]
+    one = json.loads(seedbed(home, "report", "--round", "2", "--json").stdout)
+    assert [item["round"] for item in one["rounds"]] == [2]
+
+
+def test_report_as_markdown_has_every_round(home: Path) -> None:
+    text = seedbed(home, "report", campaign_of(home)[:8], "--markdown").stdout
+    assert "# Round 1 of" in text and "# Round 2 of" in text
+
+
+def test_policies_are_shown_listed_and_compared(home: Path) -> None:
+    first = json.loads(seedbed(home, "policy", "show", "--version", "1", "--json").stdout)
+    history = json.loads(seedbed(home, "policy", "history", "--json").stdout)
+    changes = json.loads(seedbed(home, "policy", "diff", "--json").stdout)
+    assert first["version"] == 1 and first["parent"] is None
+    assert [row["version"] for row in history] == [1, 2, 3]
+    assert history[1]["parent"] == history[0]["sha256"]
+    assert any(change["section"] == "noise" for change in changes)
+    assert "learning-rate" in seedbed(home, "policy", "show").stdout
+    assert "```diff" in seedbed(home, "policy", "diff", "--markdown").stdout
+
+
+def test_the_doctor_finds_nothing_wrong_and_then_an_edited_row(home: Path, tmp_path: Path) -> None:
+    assert seedbed(home, "doctor").returncode == 0
+    copy = tmp_path / "copy"
+    shutil.copytree(home, copy)
+    import sqlite3
+
+    connection = sqlite3.connect(copy / "seedbed.db")
+    (trigger,) = connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'score' "
+        "AND sql LIKE '%UPDATE%'"
+    ).fetchone()
+    connection.execute(f'DROP TRIGGER "{trigger}"')
+    connection.execute("UPDATE score SET value = 0.99 WHERE round = 1 AND slot = 1")
+    connection.commit()
+    connection.close()
+
+    sick = seedbed(copy, "doctor", "--json")
+    assert sick.returncode == 2
+    ledger = next(found for found in json.loads(sick.stdout) if found["what"] == "ledger")
+    assert not ledger["ok"] and "score" in ledger["found"]
+
+
+def campaign_of(home: Path) -> str:
+    return str(json.loads(seedbed(home, "report", "--json").stdout)["campaign"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["report", "nobody"], "nobody"),
+        (["report", "--round", "9"], "round 9"),
+        (["policy", "show", "--version", "9"], "9"),
+        (["resume", "nobody"], "nobody"),
+        (["run", "--substrate", "nowhere"], "no-such-dropin"),
+        (["run", "--substrate", str(STUB), "--recipe", "nothing"], "nothing"),
+        (["run", "--substrate", str(STUB), "--worker", "oracle"], "sampler"),
+        (["run", "--substrate", str(STUB), "--policy", "/nowhere.json"], "/nowhere.json"),
+        (["run", "--substrate", str(STUB), "--seed", str(2**53)], "seed"),
+        (["substrate", "check", "nowhere"], "no-such-dropin"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_exit_code_2(
+    home: Path, arguments: list[str], message: str
+) -> None:
+    done = seedbed(home, *arguments)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def drop_dev(folder: Path) -> None:
+    (folder / "dev" / "problems.jsonl").unlink()
+
+
+def overlap(folder: Path) -> None:
+    problem = (folder / "dev" / "problems.jsonl").read_text().splitlines()[0]
+    with (folder / "judge" / "external.jsonl").open("a") as file:
+        file.write(problem.replace('"id": "', '"id": "copy-') + "\n")
+
+
+def rewrite(old: str, new: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        manifest = folder / "substrate.toml"
+        text = manifest.read_text()
+        assert old in text
+        manifest.write_text(text.replace(old, new, 1))
+
+    return change
+
+
+def spoil_base(folder: Path) -> None:
+    with (folder / "base" / "config.json").open("a") as file:
+        file.write("\n")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "rule"),
+    [
+        (drop_dev, "missing-file"),
+        (overlap, "overlapping-splits"),
+        (rewrite("[base]", "[base]\ncolour = 'red'"), "unknown-key"),
+        (spoil_base, "base-hash"),
+        (rewrite('direction = "maximise"', ""), "undeclared-direction"),
+    ],
+)
+def test_a_bad_drop_in_is_refused_by_name_of_the_rule(
+    spoil: Callable[[Path], None], rule: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "stub"
+    shutil.copytree(STUB, folder)
+    assert seedbed(tmp_path, "substrate", "check", str(folder)).returncode == 0
+    spoil(folder)
+
+    done = seedbed(tmp_path, "substrate", "check", str(folder))
+    assert done.returncode == 2
+    assert rule in done.stdout
+    as_json = seedbed(tmp_path, "substrate", "check", str(folder), "--json")
+    assert rule in {finding["rule"] for finding in json.loads(as_json.stdout)}
+    run = seedbed(tmp_path, "run", "--substrate", str(folder))
+    assert run.returncode == 2 and rule in run.stderr
+
+
+def test_a_new_drop_in_is_written_and_a_good_one_is_sealed(tmp_path: Path) -> None:
+    new = seedbed(tmp_path, "substrate", "new", "mine", "--in", str(tmp_path / "there"))
+    assert new.returncode == 0, new.stderr
+    assert (tmp_path / "there" / "mine" / "substrate.toml").is_file()
+    again = seedbed(tmp_path, "substrate", "new", "mine", "--in", str(tmp_path / "there"))
+    assert again.returncode == 2 and "mine" in again.stderr
+
+    one = json.loads(seedbed(tmp_path, "substrate", "seal", str(STUB), "--json").stdout)
+    two = json.loads(seedbed(tmp_path, "substrate", "seal", str(STUB), "--json").stdout)
+    assert one == two and Path(one["path"]).is_dir()
+
+
+def test_help_names_every_command() -> None:
+    shown = seedbed(REPO, "--help").stdout
+    for command in ("run", "resume", "stop", "report", "policy", "substrate", "doctor", "up"):
+        assert command in shown
