@@ -89,7 +89,9 @@ def retire(
             continue
         retired.add(axis.id)
         rows = [row for trial in trials for row in trial.verdict.rows]
-        notes.claim(f"Axis {axis.id} is retired: {why}.", rows or [f"r{window.report.round}"])
+        notes.claim(
+            f"Axis {axis.id} is retired: {why}.", rows[-ROWS:] or [f"r{window.report.round}"]
+        )
         if is_dead:
             _close(axis, f"{axis.title}: {why}", trials, window, notes)
     return [

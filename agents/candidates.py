@@ -17,7 +17,7 @@ from policies.policy import Edit, Promotion, Replicate
 SCREEN = 1.0  # effect of a first trial, in standard errors, that makes its edit a candidate
 REPLICATES = 2  # runs of a candidate in a round
 RUNS = 4  # runs after which a candidate is settled
-LEVEL = 0.02  # chance that a round promotes something that does nothing, looks at it together
+LEVEL = 0.02  # chance that the candidates of a round, none of which helps, lead to a promotion
 FUTILITY = 1.0  # standard errors that the mean of a candidate's runs must reach to get more
 EXTERNAL = 1.645  # standard errors below the anchor's external score that overrule dev
 

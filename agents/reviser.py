@@ -54,6 +54,7 @@ def revise(
             "unchanged_because": None,
         }
     )
+    draft = SearchPolicy.model_validate(draft.data())  # copies above were not checked
     if _content(draft) != _content(policy):
         return draft
     why = f"round {report.round} changed neither what is believed nor what to try next"

@@ -60,21 +60,28 @@ async def conduct(campaign_id: str) -> str | State[str]:
     house = open_house()
     try:
         async with held(house, campaign_id):
-            house.ledger.note(campaign_id, "campaign.conducted", campaign_id, {})
-            for number in range(1, house.plan(campaign_id).rounds + 1):
-                if house.ledger.report(campaign_id, number) is None:
-                    await research_round(campaign_id, number)
-            await publish_outbox(house.ledger, campaign_id)
-            house.ledger.note(campaign_id, "campaign.completed", campaign_id, {})
+            await run_rounds(campaign_id)
     except CampaignStopped as stopped:
-        house.ledger.note(campaign_id, "campaign.stopped", campaign_id, {"by": "request"})
         return Cancelled(message=str(stopped))
-    except asyncio.CancelledError:
-        house.ledger.note(campaign_id, "campaign.stopped", campaign_id, {"by": "interrupt"})
+    return campaign_id
+
+
+async def run_rounds(campaign_id: str) -> None:
+    """Every round without a report, in order. How it ended is noted, whatever ended it."""
+    house = open_house()
+    house.ledger.note(campaign_id, "campaign.conducted", campaign_id, {})
+    try:
+        for number in range(1, house.plan(campaign_id).rounds + 1):
+            if house.ledger.report(campaign_id, number) is None:
+                await research_round(campaign_id, number)
+        await publish_outbox(house.ledger, campaign_id)
+    except BaseException as error:
+        by = {"by": type(error).__name__}
+        house.ledger.note(campaign_id, "campaign.stopped", campaign_id, by)
         raise
     finally:
         shutil.rmtree(house.settings.forks / campaign_id, ignore_errors=True)
-    return campaign_id
+    house.ledger.note(campaign_id, "campaign.completed", campaign_id, {})
 
 
 async def research_round(campaign_id: str, number: int) -> None:

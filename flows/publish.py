@@ -119,8 +119,8 @@ async def publish_outbox(ledger: Ledger, campaign: str) -> int:
     if not PREFECT_API_URL.value():
         logger.warning("%s: no Prefect server; %d rows wait in the outbox", campaign, len(waiting))
         return published
-    # Retrying is what the outbox is for: a campaign does not wait minutes for its window.
-    with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 1}):
+    # Enough for a busy database. Waiting for a lost server is what the outbox is for.
+    with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 2}):
         try:
             async with get_client(httpx_settings={"timeout": _SECONDS}) as client:
                 for row in waiting:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.campaign import campaign, resume
+from flows.campaign import campaign, conduct, resume
 from flows.house import House, open_house
 from flows.lease import CampaignBusy, held
 from flows.plan import BudgetPlan, Plan
@@ -150,9 +150,11 @@ async def second_conductor(house: House, campaign_id: str) -> None:
         await first
 
     assert house.ledger.claim_lease(f"campaign/{campaign_id}", "elsewhere:1:1", 60)
+    forks = house.settings.forks / campaign_id / "of-the-other"
+    forks.mkdir(parents=True)
     with pytest.raises(CampaignBusy, match="elsewhere"):
-        async with held(house, campaign_id):
-            pass
+        await conduct(campaign_id)
+    assert forks.is_dir(), "what the other conductor works with is not ours to remove"
 
 
 def test_a_damaged_snapshot_ends_the_campaign_with_its_path(house: House, tmp_path: Path) -> None:
