@@ -21,9 +21,9 @@ from policies.policy import (
 )
 
 # Chosen by simulation (tests/simulation), for rounds of eight.
-SHRINK = 0.5  # width of a range around a promoted value, as a share of the width before
+SHRINK = 0.7  # width of a range around a promoted value, as a share of the width before
 STEER = 0.025  # chance that noise makes one value look lower than the best, and ends a range there
-PLATEAU = 6  # explorations in a row that tell nothing, before an axis is retired
+PLATEAU = 8  # explorations in a row that tell nothing, before an axis is retired
 FAILURES = 2  # faults that close a value or an axis; overruled edits that close an axis
 ACTIVE = 2  # axes that always stay active
 ROWS = 8  # rows that an axis lists, newest kept
@@ -116,7 +116,9 @@ def with_evidence(axis: Axis, window: Window) -> Axis:
     new = [
         row
         for trial in window.trials
-        if window.is_new(trial) and trial.slot.axis == axis.id
+        if window.is_new(trial)
+        and trial.slot.axis == axis.id
+        and trial.slot.outcome != "infrastructure"
         for row in trial.verdict.rows
     ]
     return axis.model_copy(update={"evidence": [*axis.evidence, *new][-ROWS:]})
@@ -184,9 +186,8 @@ def _without_sides(
             fails = trial.slot.outcome in FAULTS and len(faults) >= FAILURES
             if not fails and (effect is None or best[1] - effect <= bar):
                 continue
-            end = knob.high if side > 0 else knob.low
             edge = value - side if knob.kind == "int" else value
-            if side * (end - edge) > 0:
+            if knob.low <= edge <= knob.high:  # an edit may go past the range
                 knob = knob.model_copy(update={"high" if side > 0 else "low": float(edge)})
             if fails or trial.verdict.verdict == "worse":
                 beyond = "above" if side > 0 else "below"

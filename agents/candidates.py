@@ -17,7 +17,7 @@ from policies.policy import Edit, Promotion, Replicate
 SCREEN = 1.0  # effect of a first trial, in standard errors, that makes its edit a candidate
 REPLICATES = 2  # runs of a candidate in a round
 RUNS = 4  # runs after which a candidate is settled
-LEVEL = 0.02  # chance that the candidates of a round, none of which helps, lead to a promotion
+LEVEL = 0.015  # chance that the candidates of a round, none of which helps, lead to a promotion
 FUTILITY = 1.0  # standard errors that the mean of a candidate's runs must reach to get more
 EXTERNAL = 1.645  # standard errors below the anchor's external score that overrule dev
 
@@ -82,7 +82,7 @@ def queue(window: Window, settled: Settled, notes: Notes) -> list[Replicate]:
         effect, slot = trial.verdict.effect, trial.slot
         if not window.is_new(trial) or slot.kind != "explore" or slot.axis is None:
             continue
-        if error is None or effect is None or effect <= SCREEN * error:
+        if slot.edit.is_empty() or error is None or effect is None or effect <= SCREEN * error:
             continue
         if is_overruled(window, slot.axis, slot.edit):
             text = f"{spell(slot.edit)} is no candidate: dev {effect:+.4f}, but external is worse."

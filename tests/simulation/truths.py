@@ -128,3 +128,10 @@ def value_at(knob: NumberKnob, where: float) -> float | int:
     else:
         number = knob.low + where * (knob.high - knob.low)
     return round(number) if knob.kind == "int" else float(f"{number:.4g}")
+
+
+def with_trap(policy: SearchPolicy) -> SearchPolicy:
+    """The stub's policy with an axis that raises dev and lowers external."""
+    knob = NumberKnob(kind="float", file=stub.RECIPE, constant="MEMORISE", low=0.1, high=0.5)
+    trap = Axis(id="memorise", title="Learn by heart", hypothesis="It pays.", knobs=[knob])
+    return policy.model_copy(update={"axes": [*policy.axes, trap]})
