@@ -187,12 +187,16 @@ def _without_sides(
             if not fails and (effect is None or best[1] - effect <= bar):
                 continue
             edge = value - side if knob.kind == "int" else value
-            if knob.low <= edge <= knob.high:  # an edit may go past the range
+            beyond = f"{knob.constant} {'above' if side > 0 else 'below'} {edge:g} in {knob.file}"
+            is_harmful = fails or trial.verdict.verdict == "worse"
+            if is_harmful:
+                _close(axis, beyond, faults if fails else [trial], window, notes)
+            end = knob.high if side > 0 else knob.low
+            if knob.low <= edge <= knob.high and edge != end:  # an edit may go past the range
                 knob = knob.model_copy(update={"high" if side > 0 else "low": float(edge)})
-            if fails or trial.verdict.verdict == "worse":
-                beyond = "above" if side > 0 else "below"
-                title = f"{knob.constant} {beyond} {edge:g} in {knob.file}"
-                _close(axis, title, faults if fails else [trial], window, notes)
+                if not is_harmful and effect is not None:
+                    said = f"{value:g} scored {best[1] - effect:.4f} less than {best[0]:g}"
+                    notes.claim(f"No more of {beyond}: {said}.", trial.verdict.rows)
             break
     return knob
 
@@ -275,6 +279,8 @@ def _around(knob: NumberKnob, value: float) -> NumberKnob:
         low, high = value - half, value + half
     if knob.kind == "int":
         low, high = math.floor(low), math.ceil(high)
+    else:
+        low, high = float(f"{low:.4g}"), float(f"{high:.4g}")
     # An edit may have gone past the range.
     low, high = min(value, max(knob.low, low)), max(value, min(knob.high, high))
     return knob.model_copy(update={"low": float(low), "high": float(high)})

@@ -10,7 +10,7 @@ from statistics import fmean
 
 from agents.window import Notes, Trial, Window, spell
 from policies.canonical import canonical_json
-from policies.evidence import threshold
+from policies.evidence import quantile, threshold
 from policies.policy import Edit, Promotion, Replicate
 
 # Chosen by simulation (tests/simulation), for rounds of eight.
@@ -19,7 +19,7 @@ REPLICATES = 2  # runs of a candidate in a round
 RUNS = 4  # runs after which a candidate is settled
 LEVEL = 0.015  # chance that the candidates of a round, none of which helps, lead to a promotion
 FUTILITY = 1.0  # standard errors that the mean of a candidate's runs must reach to get more
-EXTERNAL = 1.645  # standard errors below the anchor's external score that overrule dev
+EXTERNAL = 0.05  # chance that noise on external overrules a candidate that does no harm there
 
 
 @dataclass(frozen=True)
@@ -102,24 +102,20 @@ def queue(window: Window, settled: Settled, notes: Notes) -> list[Replicate]:
 def is_overruled(window: Window, axis: str | None, edit: Edit) -> bool:
     """Whether the external scores of an edit's trials lie below their anchors' beyond noise (C1).
 
-    The noise of each difference is that of both sets of problems and of both runs.
+    A look whose noise is unknown overrules nothing.
     """
     looks = [
-        trial.verdict
+        (trial.verdict.external_effect, trial.verdict.external_error)
         for trial in window.trials
         if (trial.slot.axis, trial.slot.edit) == (axis, edit)
+        and trial.verdict.external_effect is not None
     ]
-    effects = [look.external_effect for look in looks if look.external_effect is not None]
+    effects = [effect for effect, error in looks if effect is not None and error is not None]
+    errors = [error for _, error in looks if error is not None]
     if not effects:
         return False
-    runs = math.sqrt(2) * (window.report.results.noise.sigma or 0.0)
-    errors = [
-        math.hypot(look.external_error or 0.0, runs)
-        for look in looks
-        if look.external_effect is not None
-    ]
-    error = math.hypot(*errors) / len(errors)
-    return fmean(effects) < -EXTERNAL * error
+    bar = quantile(window.report.results.noise.degrees, EXTERNAL)
+    return fmean(effects) < -bar * math.hypot(*errors) / len(errors)
 
 
 def touched(edit: Edit) -> set[tuple[str, str]]:

@@ -94,12 +94,12 @@ def _rationale(window: Window, notes: Notes, *, live_count: int) -> str:
     else:
         spread = (
             f"One trial's dev score varies by {noise.sigma:.4f} ({noise.degrees} degrees of "
-            f"freedom); the standing recipe, in force since round {since}, has "
-            f"{results.spread.n} runs."
+            f"freedom). Runs of the standing recipe, in force since round {since}: "
+            f"{results.spread.n}."
         )
     counts = (
-        f"Of {len(results.verdicts)} trials with an axis, {unresolved} are unresolved; "
-        f"{live_count} edits are replicated next."
+        f"Unresolved: {unresolved} of {len(results.verdicts)} trials with an axis. "
+        f"Edits to replicate next: {live_count}."
     )
     return " ".join([spread, counts, *said])[:8000]
 

@@ -33,7 +33,7 @@ Worker = Callable[[Workplace], Awaitable[HandIn]]
 
 def find_worker(kind: str) -> Worker:
     """The worker of that kind. Raises UnknownWorker with the kinds there are."""
-    from agents.sampler import sampler
+    from agents.sampler import sampler  # here: each kind needs this module's records
 
     workers: dict[str, Worker] = {"sampler": sampler}
     if kind not in workers:

@@ -76,8 +76,10 @@ async def run_rounds(campaign_id: str) -> None:
                 await research_round(campaign_id, number)
         await publish_outbox(house.ledger, campaign_id)
     except BaseException as error:
-        by = {"by": type(error).__name__}
-        house.ledger.note(campaign_id, "campaign.stopped", campaign_id, by)
+        cause = first_cause(error)
+        house.ledger.note(
+            campaign_id, "campaign.interrupted", campaign_id, {"by": type(cause).__name__}
+        )
         raise
     finally:
         shutil.rmtree(house.settings.forks / campaign_id, ignore_errors=True)
@@ -90,7 +92,7 @@ async def research_round(campaign_id: str, number: int) -> None:
     plan = house.plan(campaign_id)
     clock = Clock()
     with clock.phase("open"):
-        steps.open_round(house, campaign_id, number)
+        await steps.open_round(house, campaign_id, number)
 
     recorded = {row.slot for row in house.ledger.trials(campaign_id, number)}
     gate = asyncio.Semaphore(plan.at_once or trials_at_once(campaign_id))
@@ -108,12 +110,19 @@ async def research_round(campaign_id: str, number: int) -> None:
         await steps.take_looks(house, campaign_id, number)
         report = steps.build_report(house, campaign_id, number)
     with clock.phase("revise"):
-        revision = steps.revise_policy(house, campaign_id, report)
+        revision = await steps.revise_policy(house, campaign_id, report)
     with clock.phase("record"):
         steps.record_round(house, campaign_id, report, revision)
     with clock.phase("publish"):
         await publish_outbox(house.ledger, campaign_id)
     house.ledger.note(campaign_id, "round.timed", f"r{number}", clock.seconds)
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """The first error behind a group of them."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def trials_at_once(campaign_id: str) -> int:

@@ -72,27 +72,30 @@ def resume(campaign: CampaignId = "", as_json: AsJson = False) -> None:
 
 
 @app.command()
-def stop(campaign: CampaignId = "") -> None:
+def stop(campaign: CampaignId = "", as_json: AsJson = False) -> None:
     """Stop a running campaign, wherever it runs. It can be resumed."""
     from flows.house import open_house
-    from flows.lease import is_dead, lease_name
+    from flows.lease import CampaignBusy, is_dead, lease_name
 
     house = open_house()
     campaign_id = house.ledger.find_campaign(campaign or None).id
     holder = house.ledger.lease_holder(lease_name(campaign_id))
-    if holder is None or is_dead(holder):
-        print(f"{campaign_id} is not running; `seedbed resume {campaign_id}` goes on with it")
-        return
-    house.ledger.note(campaign_id, "stop.requested", campaign_id, {})
-    deadline = time.monotonic() + STOP_SECONDS
-    while house.ledger.lease_holder(lease_name(campaign_id)) == holder:
-        if time.monotonic() > deadline:
-            raise SystemExit(
-                f"{campaign_id} still runs after {STOP_SECONDS:.0f} s, in {holder}; it stops as "
-                "soon as that process looks at the ledger again"
-            )
-        time.sleep(0.1)
-    print(f"{campaign_id} is stopped; `seedbed resume {campaign_id}` goes on with it")
+    running = holder is not None and not is_dead(holder)
+    if running:
+        house.ledger.note(campaign_id, "stop.requested", campaign_id, {})
+        deadline = time.monotonic() + STOP_SECONDS
+        while house.ledger.lease_holder(lease_name(campaign_id)) == holder:
+            if time.monotonic() > deadline:
+                raise CampaignBusy(
+                    f"wanted {campaign_id} to stop, found it still running in {holder} after "
+                    f"{STOP_SECONDS:.0f} s; it stops as soon as that process looks at the ledger"
+                )
+            time.sleep(0.1)
+    if as_json:
+        print(json.dumps({"campaign": campaign_id, "was_running": running}))
+    else:
+        state = "is stopped" if running else "is not running"
+        print(f"{campaign_id} {state}; `seedbed resume {campaign_id}` goes on with it")
 
 
 @app.command()
@@ -146,6 +149,7 @@ def doctor(as_json: AsJson = False) -> None:
 @app.command()
 def up(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on loopback.")] = 4200,
+    as_json: AsJson = False,
 ) -> None:
     """Bring up a standing Prefect server with the campaign deployment."""
     from flows.foreground import prepare_prefect
@@ -155,16 +159,21 @@ def up(
     prepare_prefect(settings)
     from flows.standing import bring_up
 
-    print(f"Seedbed is up: {bring_up(settings, port)}")
+    url = bring_up(settings, port)
+    print(json.dumps({"url": url}) if as_json else f"Seedbed is up: {url}")
 
 
 @app.command()
-def down() -> None:
+def down(as_json: AsJson = False) -> None:
     """End what `seedbed up` started. Running campaigns can be resumed."""
     from flows.settings import Settings
     from flows.standing import bring_down
 
-    print("Seedbed is down." if bring_down(Settings()) else "Seedbed was not up.")
+    was_up = bring_down(Settings())
+    if as_json:
+        print(json.dumps({"was_up": was_up}))
+    else:
+        print("Seedbed is down." if was_up else "Seedbed was not up.")
 
 
 def _in_foreground(what: object, as_json: bool) -> None:
@@ -175,6 +184,7 @@ def _in_foreground(what: object, as_json: bool) -> None:
     from flows.house import open_house
     from flows.plan import Plan
     from flows.start import check_plan
+    from policies.ledger import NotInLedger
 
     house = open_house()
     if isinstance(what, Plan):
@@ -192,7 +202,10 @@ def _in_foreground(what: object, as_json: bool) -> None:
     def start():
         return flow.campaign(what) if isinstance(what, Plan) else flow.resume(campaign_id)
 
-    campaign_id = run_in_foreground(house, console, start)
+    try:
+        campaign_id = run_in_foreground(house, console, start)
+    except NotInLedger as error:
+        raise RuntimeError("the ledger lacks a row that the campaign needs") from error
     if as_json:
         row = house.campaign(campaign_id)
         print(json.dumps(campaign_json(row, house.reports(campaign_id)), indent=2))
@@ -204,9 +217,6 @@ def main() -> None:
     """Run the command line; turn what a user can mend into a message and an exit code."""
     try:
         app()
-    except KeyboardInterrupt:
-        print("interrupted; `seedbed resume` goes on with it", file=sys.stderr)
-        raise SystemExit(130) from None
     except Exception as error:
         explained = _explain(error)
         if explained is None:
@@ -220,34 +230,39 @@ def main() -> None:
         raise SystemExit(code) from None
 
 
-def _explain(error: BaseException) -> tuple[str, int] | None:
+def _explain(error: Exception) -> tuple[str, int] | None:
     """Message and exit code for what a user can mend; None for a bug of ours."""
     from pydantic import ValidationError
 
     from agents.worker import UnknownWorker
-    from flows.lease import CampaignBusy
+    from flows.foreground import Interrupted
+    from flows.lease import CampaignBusy, LeaseLost
     from flows.start import BadPlan
     from policies.database import UnknownSchema
     from policies.ledger import NotInLedger
     from substrate.dropin import BadDropIn
-    from substrate.store import SnapshotDamaged
+    from substrate.store import NoSnapshot, SnapshotDamaged
 
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    if isinstance(error, ExceptionGroup):
+        explained = [_explain(inner) for inner in error.exceptions]
+        return explained[0] if all(explained) else None
+    if isinstance(error, Interrupted):
+        return str(error), 130
     if isinstance(error, ValidationError) and error.title == "Plan":
         faults = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         return "the plan is not valid: " + "; ".join(faults), 2
-    refused = (BadDropIn, BadPlan, CampaignBusy, NotInLedger, SnapshotDamaged, UnknownSchema)
-    if isinstance(error, (*refused, UnknownWorker)):
+    refused = (BadDropIn, BadPlan, UnknownWorker, NotInLedger, CampaignBusy, LeaseLost)
+    if isinstance(error, (*refused, NoSnapshot, SnapshotDamaged, UnknownSchema)):
         return str(error), 2
     if "prefect" in sys.modules:
         from prefect.exceptions import CancelledRun
 
+        from flows.round import ConstitutionChanged
         from flows.server import ServerFailed
 
         if isinstance(error, CancelledRun):
             return str(error), 3
-        if isinstance(error, ServerFailed):
+        if isinstance(error, ServerFailed | ConstitutionChanged):
             return str(error), 2
     return None
 

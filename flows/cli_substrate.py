@@ -34,13 +34,18 @@ def new(
     folder: Annotated[
         Path | None, typer.Option("--in", help="Folder to write it in; default: the library.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write a commented template. It passes `check` once the base model is filled in."""
     from substrate.check import LIBRARY
     from substrate.template import write_template
 
     place = (folder or LIBRARY) / name
-    for path in write_template(place, name):
+    written = write_template(place, name)
+    if as_json:
+        print(json.dumps([str(path) for path in written]))
+        return
+    for path in written:
         print(path)
     shown = place if folder else name
     print(f"\nNext: fill in [base], then `seedbed substrate check {shown}`")

@@ -25,7 +25,10 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Look at everything that a campaign needs. Starts nothing and changes nothing."""
+    """Look at what every campaign needs: Python, home, disk, ledger, snapshots, leases.
+
+    Starts nothing; a home that is not there yet is made.
+    """
     findings = [_python(), _writable(), _disk()]
     if all(finding.ok for finding in findings):
         findings += [_chain(), *_snapshots(), *_campaigns()]

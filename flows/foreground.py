@@ -13,18 +13,24 @@ from flows.lease import holder, lease_name
 from flows.settings import Settings
 
 WATCH_SECONDS = 0.25
+INTERRUPTED = "interrupted; what was recorded stays, `seedbed resume` goes on with it"
 
 Start = Callable[[], Awaitable[object]]
 
-# What every process of ours that talks to Prefect is started with. Nobody's research phones home
-# through us; the client outlasts a restart of the server.
+# What a process of ours that conducts campaigns by itself tells Prefect. Nobody's research phones
+# home through us; the client outlasts a restart of the server.
 PREFECT_ENVIRONMENT = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_CLIENT_MAX_RETRIES": "10",
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-    "PREFECT_LOGGING_LEVEL": "WARNING",
+    # What goes wrong is said once, by the command line.
+    "PREFECT_LOGGING_LEVEL": "CRITICAL",
 }
+
+
+class Interrupted(Exception):
+    """Ctrl-C or SIGTERM. The campaign can be resumed."""
 
 
 def prepare_prefect(settings: Settings) -> None:
@@ -42,7 +48,17 @@ def run_in_foreground(
 
     Ctrl-C and SIGTERM cancel it: every process of its trials ends, and it can be resumed.
     """
-    return asyncio.run(_conduct(house, console, start))
+    from prefect.exceptions import TerminationSignal
+
+    signals = (KeyboardInterrupt, asyncio.CancelledError, TerminationSignal)
+    try:
+        return asyncio.run(_conduct(house, console, start))
+    except signals:
+        raise Interrupted(INTERRUPTED) from None
+    except BaseExceptionGroup as group:
+        if group.subgroup(signals) is None:
+            raise
+        raise Interrupted(INTERRUPTED) from None
 
 
 async def _conduct(house: House, console: Console, start: Start) -> str:
@@ -61,7 +77,9 @@ async def _conduct(house: House, console: Console, start: Start) -> str:
         console=console,
         transient=True,
     ) as progress:
-        waiting = progress.add_task("starting Prefect (about ten seconds)", total=None)
+        waiting = progress.add_task(
+            "starting Prefect (ten seconds, more the first time)", total=None
+        )
         async with choose_server(house.settings):
             progress.remove_task(waiting)
             watching = asyncio.create_task(_watch(house, progress))

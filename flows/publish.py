@@ -39,6 +39,7 @@ from policies.tables import Campaign, Outbox
 ROUND_COMPLETED = "seedbed.round.completed"
 POLICY_REVISED = "seedbed.policy.revised"
 POLICY_REJECTED = "seedbed.policy.rejected"
+INTEGRITY = "seedbed.integrity"
 
 MOST_BYTES = 900_000  # of an artifact; Prefect drops the event of one that is not well below 1 MB
 MOST_DRAWING_BYTES = 600_000  # of a picture in it; the text says the same
@@ -158,6 +159,8 @@ async def _publish(client: PrefectClient, row: Outbox) -> bool:
             )
             await client.create_artifact(artifact)
     except httpx.HTTPStatusError as error:
+        if error.response.is_server_error:
+            raise  # a later row must not overtake this one
         logger.error("%s: Prefect does not take %s %s: %s", row.campaign, row.kind, row.key, error)
         return False
     return True
@@ -263,6 +266,9 @@ def _events(
     else:
         rejected = {"version": old.version, "clauses": [found.clause for found in violations]}
         happened.append((POLICY_REJECTED, rejected))
+    flagged = {slot.slot: slot.integrity for slot in report.results.slots if slot.integrity}
+    if flagged:
+        happened.append((INTEGRITY, {"slots": flagged}))
     return [
         Outbox(
             campaign=report.campaign,

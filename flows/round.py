@@ -1,6 +1,8 @@
 """A round's steps around its trials: open it, spend its looks, report it, revise the policy."""
 
+import asyncio
 import json
+import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +14,7 @@ from flows.publish import outbox_rows
 from flows.seed import derive_seed
 from flows.trial import score_rows
 from policies.canonical import canonical_json
+from policies.chain import Note
 from policies.constitution import (
     CampaignFacts,
     Violation,
@@ -28,11 +31,23 @@ from policies.report import (
     SlotAccount,
     SlotResult,
 )
-from policies.tables import Claim, DeadEnd, Look, Policy, ProblemSet, Report, Round, Score, Trial
+from policies.tables import (
+    OVERALL,
+    Claim,
+    DeadEnd,
+    Look,
+    Policy,
+    ProblemSet,
+    Report,
+    Round,
+    Score,
+    Trial,
+)
+from substrate.fork import BadEdit, apply_edit, make_fork
 from substrate.measure import SealedAdapter, measure
 from substrate.outcome import Outcome
 
-ISOLATION = "process group, empty environment, limits"
+FAILED_LOOK = "look.failed"
 
 
 @dataclass(frozen=True)
@@ -47,9 +62,24 @@ class Revision:
         return not self.violations
 
 
-def open_round(house: House, campaign_id: str, number: int) -> None:
-    """Verify the substrate, weights included, and fix the policy that the round runs under."""
-    house.store.verify(house.snapshot(campaign_id))
+class ConstitutionChanged(RuntimeError):
+    """The constitution is not the one that the campaign was started under."""
+
+
+async def open_round(house: House, campaign_id: str, number: int) -> None:
+    """Verify substrate and constitution, and fix the policy that the round runs under.
+
+    Raises SnapshotDamaged or ConstitutionChanged, before any trial.
+    """
+    pinned = house.campaign(campaign_id).constitution_sha256
+    if pinned != constitution_sha256():
+        raise ConstitutionChanged(
+            f"{campaign_id} was started under constitution {pinned[:12]}, found "
+            f"{constitution_sha256()[:12]} in policies/constitution.md; put the text back, or "
+            "start another campaign"
+        )
+    # In a thread: the weights may take minutes to read, and the lease wants its heartbeat.
+    await asyncio.to_thread(house.store.verify, house.snapshot(campaign_id))
     if number in {row.number for row in house.ledger.rounds(campaign_id)}:
         return
     version = house.ledger.policy(campaign_id).version
@@ -66,8 +96,8 @@ def open_round(house: House, campaign_id: str, number: int) -> None:
 async def take_looks(house: House, campaign_id: str, number: int) -> None:
     """Obtain the external scores that the round's rations allow. Each look is counted first.
 
-    A look that was counted but has no score (the process died in between) is obtained again
-    without being counted again.
+    A look that was counted but has neither score nor failure (the process died in between) is
+    obtained again without being counted again. What infrastructure keeps failing is final.
     """
     plan, campaign = house.plan(campaign_id), house.campaign(campaign_id)
     snapshot, judge = house.snapshot(campaign_id), house.judge(campaign_id)
@@ -94,23 +124,26 @@ async def take_looks(house: House, campaign_id: str, number: int) -> None:
                 for place, slot in enumerate(chosen, start=1)
             )
         )
+    failed = {event.subject for event in house.ledger.events(campaign_id, FAILED_LOOK)}
     for slot in chosen:
+        if f"r{number}/s{slot}" in failed:
+            continue
         if _score(house, campaign_id, number, slot, "external") is not None:
             continue
         sha256 = trials[slot].adapter_sha256
         assert sha256 is not None, "only trials with a dev score are looked at"
         adapter = SealedAdapter(house.adapters / sha256, sha256)
         measured = await measure(snapshot, adapter, judge.external, scored)
-        if measured.score is None:
-            house.ledger.note(
-                campaign_id,
-                "look.failed",
-                f"r{number}/s{slot}",
-                {"outcome": measured.outcome, "reason": measured.reason},
-            )
-            continue
-        score = SetScore.model_validate(measured.score)
-        house.ledger.append(*score_rows(campaign_id, number, slot, "external", score))
+        tried = 1
+        while measured.outcome is Outcome.INFRASTRUCTURE and tried < plan.budget.attempts:
+            measured = await measure(snapshot, adapter, judge.external, scored)
+            tried += 1
+        if measured.score is not None:
+            score = SetScore.model_validate(measured.score)
+            house.ledger.append(*score_rows(campaign_id, number, slot, "external", score))
+        else:
+            why = {"outcome": measured.outcome, "reason": measured.reason}
+            house.ledger.note(campaign_id, FAILED_LOOK, f"r{number}/s{slot}", why)
 
 
 def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
@@ -141,7 +174,7 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
     )
     started = house.ledger.round(campaign_id, number).started_at
     ended = max(row.finished_at for row in trials)
-    phases: dict[str, float] = {"trials": (ended - started).total_seconds()}
+    phases: dict[str, float] = {"elapsed": (ended - started).total_seconds()}
     accounts = [
         SlotAccount.model_validate({"slot": row.slot, **json.loads(row.account)}) for row in trials
     ]
@@ -158,17 +191,42 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
             seconds=phases,
             slots=accounts,
             worker=campaign.worker,
-            isolation=ISOLATION,
+            isolation="; ".join(sorted({account.isolation for account in accounts})),
         ),
     )
 
 
-def revise_policy(house: House, campaign_id: str, report: RoundReport) -> Revision:
-    """Ask for the next policy and hold the draft against the constitution."""
+async def revise_policy(house: House, campaign_id: str, report: RoundReport) -> Revision:
+    """Ask for the next policy; hold the draft against the constitution and the clean snapshot."""
     policy = house.policy_of_round(campaign_id, report.round)
     draft = revise(policy, report, house.reports(campaign_id))
-    facts = _facts(house, campaign_id, report)
-    return Revision(draft, tuple(review(draft.data(), policy, facts)))
+    await asyncio.to_thread(house.store.verify, house.snapshot(campaign_id))
+    violations = review(draft.data(), policy, _facts(house, campaign_id, report))
+    if not violations:
+        violations = unfit(house, campaign_id, draft)
+    return Revision(draft, tuple(violations))
+
+
+def unfit(house: House, campaign_id: str, draft: SearchPolicy) -> list[Violation]:
+    """What of a draft does not apply to the clean snapshot: such a draft is rejected (C12)."""
+    standing = draft.standing_recipe
+    place = house.settings.forks / campaign_id / "draft-policy"
+    edits = [Edit(), *(item.edit for item in draft.replicates)]
+    for edit in edits:
+        try:
+            patches = [house.ledger.patch_text(patch) for patch in standing.patches]
+            fork = make_fork(
+                house.snapshot(campaign_id), place, overrides=standing.overrides, patches=patches
+            )
+            patch = house.ledger.patch_text(edit.patch) if edit.patch else None
+            apply_edit(fork, edit.overrides, patch)
+        except BadEdit as error:
+            what = "standing_recipe" if edit.is_empty() else "replicates"
+            quote = f"{what}: {canonical_json(edit.model_dump(mode='json'))}"[:200]
+            return [Violation("C12", quote, f"it does not apply to the snapshot: {error}")]
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+    return []
 
 
 def record_round(house: House, campaign_id: str, report: RoundReport, revision: Revision) -> None:
@@ -223,17 +281,11 @@ def record_round(house: House, campaign_id: str, report: RoundReport, revision: 
         violations=revision.violations,
         direction=house.snapshot(campaign_id).manifest.sets.dev.direction,
     )
-    house.ledger.append(*rows)
     if not revision.accepted:
-        house.ledger.note(
-            campaign_id,
-            "policy.rejected",
-            f"v{draft.version}",
-            {
-                "violations": [vars(violation) for violation in revision.violations],
-                "draft": draft.data(),
-            },
-        )
+        violations = [vars(violation) for violation in revision.violations]
+        rejected = {"violations": violations, "draft": draft.data()}
+        rows.append(Note(campaign_id, "policy.rejected", f"p{draft.version}", rejected))
+    house.ledger.append(*rows)
 
 
 def _slot_result(house: House, campaign_id: str, number: int, row: Trial) -> SlotResult:
@@ -261,7 +313,7 @@ def _score(
     }
     if not rows:
         return None
-    whole = rows.pop("overall")
+    whole = rows.pop(OVERALL)
     return SetScore(
         value=whole.value,
         n=whole.n,
@@ -275,12 +327,14 @@ def _score(
 def _facts(house: House, campaign_id: str, report: RoundReport) -> CampaignFacts:
     plan, campaign = house.plan(campaign_id), house.campaign(campaign_id)
     snapshot, judge = house.snapshot(campaign_id), house.judge(campaign_id)
-    house.store.verify(snapshot)
-    known = set()
+    known: set[str] = set()
+    patches: set[str] = set()
     for number in range(1, report.round + 1):
         known.add(f"r{number}")
         for row in house.ledger.trials(campaign_id, number):
             known.add(f"r{number}/s{row.slot}")
+            if patch := Edit.model_validate_json(row.edit).patch:
+                patches.add(patch)
         for score in house.ledger.scores(campaign_id, number):
             where = f"r{number}/s{score.slot}/{score.problem_set}"
             known |= {where, f"{where}/{score.domain}"}
@@ -294,12 +348,7 @@ def _facts(house: House, campaign_id: str, report: RoundReport) -> CampaignFacts
         width=plan.width,
         looks_per_round=plan.budget.looks_per_round,
         looks_left=plan.budget.looks - len(house.ledger.looks(campaign_id)),
-        known_patches=frozenset(house.ledger.patches()),
+        known_patches=frozenset(patches),
         known_rows=frozenset(known),
         sealed=tuple(snapshot.manifest.files.sealed),
     )
-
-
-def lost(report: RoundReport) -> list[int]:
-    """Slots that infrastructure kept from a result: missing data, not bad results."""
-    return [slot.slot for slot in report.results.slots if slot.outcome == Outcome.INFRASTRUCTURE]

@@ -12,6 +12,8 @@ from prefect.deployments.runner import RunnerDeployment
 from prefect.types.entrypoint import EntrypointType
 
 from flows.campaign import campaign, resume
+from flows.house import open_house
+from flows.publish import publish_outbox
 
 CAMPAIGN = """\
 Start a campaign: **Run → Custom run** shows its plan as a form. **Schedules** takes a plan too, and
@@ -28,6 +30,9 @@ is in the run's result, in its artifacts' keys, and in `seedbed report`.
 
 
 async def main() -> None:
+    ledger = open_house().ledger
+    for row in ledger.campaigns():
+        await publish_outbox(ledger, row.id)  # what a campaign could not publish when it ran
     """Register the deployments and run what is scheduled of them, until SIGTERM."""
     await aserve(
         await _deployment(campaign, CAMPAIGN),

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,11 +12,13 @@ from agents.worker import find_worker
 from flows.house import House
 from flows.plan import Plan, slug
 from policies.constitution import constitution_sha256
-from policies.policy import SearchPolicy
+from policies.policy import Constant, SearchPolicy
 from policies.tables import Campaign, Policy, Substrate
 from substrate.check import check_dropin, find_dropin
+from substrate.constants import rewrite_constants
 from substrate.dropin import BadDropIn, DropInFolder, read_dropin
-from substrate.fork import read_constants
+from substrate.editable import is_sealed
+from substrate.fork import BadEdit, make_fork
 from substrate.store import Snapshot
 
 SEED_POLICIES = Path(__file__).parent.parent / "policies" / "seeds"
@@ -130,17 +133,41 @@ def read_seed_policy(plan: Plan, dropin: DropInFolder, recipe: str) -> SearchPol
 
 
 def check_knobs(policy: SearchPolicy, snapshot: Snapshot, recipe: str) -> None:
-    """Every knob must name a literal constant of the snapshot. Raises BadPlan."""
+    """What a policy turns must be constants of the snapshot, of those types. Raises BadPlan."""
     program = snapshot.root / "recipes" / f"{recipe}.py"
     if not program.is_file():
         there = sorted(path.stem for path in (snapshot.root / "recipes").glob("*.py"))
         raise BadPlan(f"wanted recipe {recipe!r}, found {there} in the substrate; choose one")
     for axis in policy.axes:
         for knob in axis.knobs:
-            path = snapshot.root / knob.file
-            found = read_constants(path.read_text("utf-8")) if path.is_file() else {}
-            if knob.constant not in found:
+            if is_sealed(snapshot.manifest.files, knob.file):
                 raise BadPlan(
-                    f"axis {axis.id!r} turns {knob.constant} in {knob.file}, which the substrate "
-                    f"does not have; its constants there are {sorted(found)}"
+                    f"axis {axis.id!r} of the seed policy turns {knob.constant} in {knob.file}, "
+                    "which is sealed (clause C3); turn what a fork may edit"
                 )
+            path = snapshot.root / knob.file
+            text = path.read_text("utf-8") if path.is_file() else ""
+            ends: list[Constant] = (
+                knob.choices
+                if knob.kind == "choice"
+                else [int(end) if knob.kind == "int" else end for end in (knob.low, knob.high)]
+            )
+            try:
+                for value in ends:
+                    rewrite_constants(text, {knob.constant: value})
+            except BadEdit as error:
+                raise BadPlan(
+                    f"axis {axis.id!r} of the seed policy turns {knob.constant} in {knob.file}, "
+                    f"found that this cannot be: {error}; correct the axis' knob"
+                ) from error
+    with tempfile.TemporaryDirectory() as scratch:
+        standing = policy.standing_recipe
+        try:
+            if standing.patches:
+                raise BadEdit(f"it has patches, which no campaign has stored: {standing.patches}")
+            make_fork(snapshot, Path(scratch) / "f", overrides=standing.overrides, patches=[])
+        except BadEdit as error:
+            raise BadPlan(
+                f"the standing recipe of the seed policy does not apply to the substrate: {error}; "
+                "correct it"
+            ) from error

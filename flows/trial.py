@@ -1,7 +1,9 @@
 """A trial: one slot's work in one round, from the fork to the recorded, measured result."""
 
 import json
+import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,13 +16,15 @@ from flows.seed import derive_seed
 from policies.canonical import canonical_json
 from policies.policy import Assignment, Edit, SearchPolicy
 from policies.report import OutcomeName, SetScore
-from policies.tables import Attempt, Patch, ProblemSet, Score, Trial
+from policies.tables import OVERALL, Attempt, Patch, ProblemSet, Score, Trial
 from substrate.fork import BadEdit, Fork, ForkEdit, apply_edit, make_fork, read_edit, sealed_changes
 from substrate.measure import Measured, measure, seal_adapter
 from substrate.outcome import Outcome
-from substrate.run import RunRecord, job_for, run_recipe
+from substrate.run import RunRecord, job_for, open_folder, open_regular, run_recipe
 from substrate.store import Snapshot
 
+KEPT_BYTES = 16 * 2**20  # of each file of a run's output
+ISOLATION = "process group, empty environment, limits"
 NO_EDIT = ForkEdit(overrides={}, patch=None, diff="")
 ANCHOR = HandIn(hypothesis="The standing recipe, unchanged.", notes="")
 
@@ -54,6 +58,7 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
     policy = house.policy_of_round(campaign_id, number)
     assignment = policy.assignments(plan.width)[slot]
     seed = derive_seed(campaign.seed, number, slot)
+    clock = Clock()
     for failures in range(1, plan.budget.attempts + 1):
         attempt = 1 + len(house.ledger.attempts(campaign_id, number, slot))
         house.ledger.append(
@@ -81,6 +86,7 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
                 seed=seed,
                 folder=folder,
                 keep=house.trial_folder(campaign_id, number, slot),
+                clock=clock,
             )
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -102,9 +108,10 @@ async def attempt_trial(
     seed: int,
     folder: Path,
     keep: Path,
+    clock: Clock,
 ) -> Record:
     """Fork, work, seal and measure, once. The worker's fork and the counted run's are two."""
-    record = Record()
+    record = Record(clock=clock)
 
     def fork_named(name: str) -> Fork:
         house.store.verify(snapshot, weights=False)
@@ -115,26 +122,27 @@ async def attempt_trial(
     with record.clock.phase("fork"):
         counted = fork_named("counted")
     with record.clock.phase("edit"):
-        if assignment.axis is not None and assignment.kind == "explore":
-            draft = fork_named("draft")
-            workplace = Workplace(draft, policy.brief(assignment.axis), seed)
-            record.hand_in = await find_worker(worker)(workplace)
-            if changed := sealed_changes(draft):
-                record.integrity.append("sealed_files_changed")
-                return record.end(Outcome.TAMPERED, f"sealed files changed: {changed[:5]}")
-            try:
+        try:
+            if assignment.kind == "explore":
+                assert assignment.axis is not None, "an exploration explores an axis"
+                draft = fork_named("draft")
+                workplace = Workplace(draft, policy.brief(assignment.axis), seed)
+                record.hand_in = await find_worker(worker)(workplace)
+                if changed := sealed_changes(draft):
+                    record.integrity.append("sealed_files_changed")
+                    return record.end(Outcome.TAMPERED, f"sealed files changed: {changed[:5]}")
                 record.edit = read_edit(draft)
                 apply_edit(counted, record.edit.overrides, record.edit.patch)
-            except BadEdit as error:
-                return record.end(Outcome.CRASHED, f"the edit cannot be used: {error}")
-            if not record.edit.diff:
-                return record.end(Outcome.NO_CHANGE, "the worker handed in an empty edit")
-        elif assignment.edit is not None:
-            edit = assignment.edit
-            patch = house.ledger.patch_text(edit.patch) if edit.patch else None
-            apply_edit(counted, edit.overrides, patch)
-            record.edit = read_edit(counted)
-            record.hand_in = HandIn(hypothesis="A stored edit on a fresh seed.", notes="")
+                if not record.edit.diff:
+                    return record.end(Outcome.NO_CHANGE, "the worker handed in an empty edit")
+            elif assignment.edit is not None:
+                edit = assignment.edit
+                patch = house.ledger.patch_text(edit.patch) if edit.patch else None
+                apply_edit(counted, edit.overrides, patch)
+                record.edit = read_edit(counted)
+                record.hand_in = HandIn(hypothesis="A stored edit on a fresh seed.", notes="")
+        except BadEdit as error:
+            return record.end(Outcome.CRASHED, f"the edit cannot be used: {error}")
 
     with record.clock.phase("run"):
         job = job_for(snapshot, recipe=recipe, seed=seed, rollouts=rollouts)
@@ -164,7 +172,7 @@ def score_rows(
     campaign_id: str, number: int, slot: int, problem_set: ProblemSet, score: SetScore
 ) -> list[Score]:
     """A score as rows: one for the whole set, one per domain."""
-    parts = {"overall": (score.value, score.n)}
+    parts = {OVERALL: (score.value, score.n)}
     parts |= {name: (part.value, part.n) for name, part in sorted(score.domains.items())}
     return [
         Score(
@@ -215,6 +223,7 @@ def _rows(
         "peak_memory_mb": ending.peak_memory_mb if ending else 0.0,
         "rollouts": result.rollouts if result else 0,
         "tokens": result.tokens if result else 0,
+        "isolation": ISOLATION,
     }
     rows.append(
         Trial(
@@ -241,9 +250,16 @@ def _rows(
 
 
 def _keep_output(fork: Fork, keep: Path) -> None:
-    """Keep what explains a run; the adapter is sealed elsewhere, the rest goes with the fork."""
-    keep.mkdir(parents=True, exist_ok=True)
-    for name in ("job.json", "result.json", "metrics.jsonl", "run.log"):
-        source = fork.root / "out" / name
-        if source.is_file() and not source.is_symlink():
-            shutil.copyfile(source, keep / name)
+    """Keep what explains a run, of its last attempt; the adapter is sealed elsewhere."""
+    shutil.rmtree(keep, ignore_errors=True)
+    keep.mkdir(parents=True)
+    try:
+        out = open_folder(fork.root, "out")
+    except OSError:
+        return  # a recipe may have put anything there
+    try:
+        for name in ("job.json", "result.json", "metrics.jsonl", "run.log"):
+            with suppress(OSError), open_regular(out, name) as source:
+                (keep / name).write_bytes(source.read(KEPT_BYTES))
+    finally:
+        os.close(out)

@@ -119,15 +119,18 @@ def threshold(
     """The effect that the mean of `runs` runs must exceed to count as better, or worse.
 
     It is q sigma sqrt(1 / runs + 1 / standing), where `standing` counts the runs of the standing
-    recipe and q is the quantile 1 - level / comparisons of Student's t with the noise model's
-    degrees, or of the normal distribution while those are 0. None where noise or standing recipe
-    are unknown.
+    recipe and q is exceeded by chance with probability level / comparisons. None where the noise
+    or the standing recipe's score is unknown.
     """
     if noise.sigma is None or standing == 0:
         return None
-    tail = level / max(1, comparisons)
-    quantile = -stdtrit(noise.degrees, tail) if noise.degrees else -ndtri(tail)
-    return float(quantile) * noise.sigma * math.sqrt(1 / runs + 1 / standing)
+    bar = quantile(noise.degrees, level / max(1, comparisons))
+    return bar * noise.sigma * math.sqrt(1 / runs + 1 / standing)
+
+
+def quantile(degrees: int, tail: float) -> float:
+    """What Student's t with `degrees` exceeds with probability `tail`; 0 degrees: the normal's."""
+    return -float(stdtrit(degrees, tail)) if degrees else -float(ndtri(tail))
 
 
 def verdicts(rounds: Sequence[Round], direction: Direction) -> list[Verdict]:
@@ -136,7 +139,8 @@ def verdicts(rounds: Sequence[Round], direction: Direction) -> list[Verdict]:
     A trial without a score, or with nothing to compare it to, is unresolved.
     """
     last, base = rounds[-1], spread(rounds)
-    metric, bound = _metric_version(rounds), noise_model(rounds).threshold
+    metric, noise = _metric_version(rounds), noise_model(rounds)
+    bound = noise.threshold
     anchor = next((slot for slot in last.slots if slot.kind == "anchor"), None)
     sign = 1 if direction == "maximise" else -1
     found = []
@@ -150,7 +154,7 @@ def verdicts(rounds: Sequence[Round], direction: Direction) -> list[Verdict]:
             effect = sign * (score.value - base.mean)
             low, high = effect - bound, effect + bound
             word = "better" if low > 0 else "worse" if high < 0 else "unresolved"
-        external, error = _external_effect(slot, anchor, sign)
+        external, error = _external_effect(slot, anchor, noise, sign)
         found.append(
             Verdict(
                 slot=slot.slot,
@@ -168,22 +172,27 @@ def verdicts(rounds: Sequence[Round], direction: Direction) -> list[Verdict]:
 
 
 def _external_effect(
-    slot: SlotResult, anchor: SlotResult | None, sign: int
+    slot: SlotResult, anchor: SlotResult | None, noise: NoiseModel, sign: int
 ) -> tuple[float | None, float | None]:
-    """External score minus the anchor's, and its standard error from the problems' numbers."""
-    if anchor is None or slot.external is None or anchor.external is None:
+    """External score minus the anchor's, and the standard error of that difference.
+
+    Both are scored on the same problems, so that they differ by chance as two trials do on dev,
+    or more where the external set is smaller. Before the noise is measured, the error is the
+    binomial one of either score.
+    """
+    mine, its = slot.external, anchor.external if anchor else None
+    if mine is None or its is None or mine.metric_version != its.metric_version:
         return None, None
-    mine, its = _finite(slot.external), _finite(anchor.external)
-    if (
-        mine is None
-        or its is None
-        or slot.external.metric_version != anchor.external.metric_version
-    ):
+    if not (math.isfinite(mine.value) and math.isfinite(its.value)):
         return None, None
-    errors = _binomial_error(slot.external), _binomial_error(anchor.external)
-    if errors[0] is None or errors[1] is None:
-        return sign * (mine - its), None
-    return sign * (mine - its), math.hypot(errors[0], errors[1])
+    effect = sign * (mine.value - its.value)
+    if noise.degrees and noise.sigma is not None and slot.dev is not None:
+        smaller = max(1.0, math.sqrt(slot.dev.n / mine.n))
+        return effect, math.sqrt(2) * smaller * noise.sigma
+    errors = [_binomial_error(mine), _binomial_error(its)]
+    if None in errors:
+        return effect, None
+    return effect, math.hypot(*(error for error in errors if error is not None))
 
 
 def _metric_version(rounds: Sequence[Round]) -> str | None:

@@ -73,11 +73,14 @@ class SlotAccount(_Part):
     attempts: int = Field(ge=1)
     reason: str = Field(max_length=2000, description="Why the outcome is what it is.")
     notes: str = Field(max_length=8000, description="The worker's notes, as data.")
-    seconds: dict[str, float] = Field(description="Wall time by phase: fork, edit, run, measure.")
+    seconds: dict[str, float] = Field(
+        description="Wall time by phase (fork, edit, run, measure), over all attempts."
+    )
     cpu_seconds: float = Field(ge=0)
     peak_memory_mb: float = Field(ge=0)
     rollouts: int = Field(ge=0)
     tokens: int = Field(ge=0)
+    isolation: str = Field(default="", description="Level of the jail that its run had.")
 
 
 class Spread(_Part):
@@ -134,7 +137,10 @@ class Account(_Part):
 
     started_at: str = Field(description="ISO 8601, UTC.")
     ended_at: str = Field(description="ISO 8601, UTC.")
-    seconds: dict[str, float] = Field(description="Wall time by phase of the round.")
+    seconds: dict[str, float] = Field(
+        description="`elapsed` from the round's start to its last trial; the rest is the trials' "
+        "wall time by phase, summed over trials that ran side by side."
+    )
     slots: list[SlotAccount]
     worker: str = Field(description="Kind of worker.")
     isolation: str = Field(description="Level of the jail that the runs had.")

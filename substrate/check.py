@@ -86,6 +86,7 @@ def check_parsed(dropin: DropInFolder) -> list[Finding]:
         *_check_judge(dropin),
         *_check_overrides(dropin),
         *_check_ranges(dropin),
+        *_check_directions(dropin),
         *_check_problems(dropin),
     ]
 
@@ -200,6 +201,16 @@ def _check_ranges(dropin: DropInFolder) -> Iterator[Finding]:
                 found = f"[{low}, {high}] has no inside, or no end"
                 todo = "give the metric's least and greatest possible value, such as [0.0, 1.0]"
                 yield Finding("bad-range", f"sets.{name}.range", found, todo)
+
+
+def _check_directions(dropin: DropInFolder) -> Iterator[Finding]:
+    """Dev stands in for external: a better dev score must mean a better external one."""
+    sets = dropin.manifest.sets
+    for name, scored in (("external", sets.external), ("lockbox", sets.lockbox)):
+        if scored.direction != sets.dev.direction:
+            found = f"it is {scored.direction!r}, that of dev is {sets.dev.direction!r}"
+            todo = "use metrics of one direction, such as 1 - loss beside an accuracy"
+            yield Finding("directions-differ", f"sets.{name}.direction", found, todo)
 
 
 @dataclass(frozen=True)

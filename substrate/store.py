@@ -46,6 +46,10 @@ _JUDGE_TAG = "seedbed judge 1"
 _ENTRIES = "entries.jsonl"
 
 
+class NoSnapshot(FileNotFoundError):
+    """The store has no snapshot, or no judge, of that digest."""
+
+
 class SnapshotDamaged(RuntimeError):
     """Something sealed is not what it was. The message names the first such path, and how."""
 
@@ -103,7 +107,7 @@ class Store:
     def open(self, digest: str) -> Snapshot:
         """A snapshot as the store describes it, not verified.
 
-        Raises FileNotFoundError when there is none, SnapshotDamaged when it cannot be read.
+        Raises NoSnapshot when there is none, SnapshotDamaged when it cannot be read.
         """
         folder = self._find(self._snapshots, digest, "snapshot")
         try:
@@ -213,7 +217,7 @@ class Store:
 
     def _find(self, place: Path, digest: str, kind: str) -> Path:
         if not _is_digest(digest) or not (place / digest).is_dir():
-            raise FileNotFoundError(
+            raise NoSnapshot(
                 f"wanted {kind} {digest} in the store {self.root}, found none; "
                 "`seedbed substrate seal NAME` makes it from its drop-in"
             )

@@ -109,7 +109,7 @@ def test_fresh_runs_above_the_bar_promote_it_with_rows_and_a_narrower_range() ->
     assert any("RATE = 0.01" in c.text and c.rows == promotion.rows for c in policy.claims)
     # Four decades around 0.01, narrowed to 0.7 of them: 1.4 decades to either side.
     knob = number_knob(policy, "rate")
-    assert abs(knob.low - 10**-3.4) < 1e-6 and abs(knob.high - 10**-0.6) < 1e-6
+    assert (knob.low, knob.high) == (0.0003981, 0.2512)  # 10^-3.4 and 10^-0.6
 
 
 def test_a_lucky_first_trial_is_refuted_by_its_replicates() -> None:
@@ -149,7 +149,7 @@ def test_a_candidate_whose_replicates_fail_is_refuted() -> None:
 
 
 def test_external_overrules_dev() -> None:
-    # External noise of 400 problems at 0.5 is 0.025, of a difference 0.035: 0.15 is beyond it.
+    # One trial varies by 0.0014, a difference of two by 0.0020: 0.15 lower is beyond noise.
     assert next_policy(a_candidate(external=0.35)).replicates == []
     first = a_candidate()
     looked = {0: Row(external=0.5), 1: Row(effect=0.05, external=0.3), 2: Row(effect=0.05)}
@@ -159,7 +159,7 @@ def test_external_overrules_dev() -> None:
 
 
 def test_external_within_its_noise_overrules_nothing() -> None:
-    assert len(next_policy(a_candidate(external=0.46)).replicates) == 2
+    assert len(next_policy(a_candidate(external=0.498)).replicates) == 2
 
 
 def test_a_later_promotion_of_the_same_constant_replaces_the_earlier_one() -> None:
@@ -204,6 +204,44 @@ def test_a_range_ends_at_a_harmful_value_on_its_side_of_a_better_one() -> None:
     # Nothing new in the next round: the dead end stays, and stays alone.
     third = follow(second, policy, {1: Row(edit=setting("RATE", 0.02))})
     assert next_policy(third, first, second).dead_ends == policy.dead_ends
+
+
+def test_a_value_that_is_lower_than_the_best_ends_the_range_and_is_no_dead_end() -> None:
+    first = a_candidate(0.004)
+    policy = next_policy(first)
+    rows = {
+        slot_of(policy, "rate"): Row(-0.002, setting("RATE", 0.5)),
+        1: Row(0.0018),
+        2: Row(0.0018),
+    }
+    second = follow(first, policy, rows)
+    policy = next_policy(second, first)
+    assert number_knob(policy, "rate").high == 0.5
+    assert policy.dead_ends == []
+    assert any("No more of RATE above 0.5" in claim.text for claim in policy.claims)
+
+
+def test_an_edit_past_the_range_leaves_the_range_in_order() -> None:
+    first = a_candidate(0.004)
+    policy = next_policy(first)
+    rows = {slot_of(policy, "rate"): Row(-0.1, setting("RATE", 50.0))}
+    policy = next_policy(follow(first, policy, rows), first)
+    assert (number_knob(policy, "rate").low, number_knob(policy, "rate").high) == (1e-4, 1.0)
+    assert [end.title for end in policy.dead_ends] == [f"RATE above 50 in {FILE}"]
+
+
+def test_two_faults_on_one_side_of_a_scored_value_end_the_range_there() -> None:
+    played = [a_candidate(0.0)]
+    for value in (0.9, 0.6):
+        policy = next_policy(played[-1], *played[:-1])
+        assert number_knob(policy, "rate").high == 1.0
+        fault = Row(effect=None, edit=setting("RATE", value), outcome="diverged")
+        played.append(follow(played[-1], policy, {slot_of(policy, "rate"): fault}))
+    policy = next_policy(played[-1], *played[:-1])
+    assert number_knob(policy, "rate").high == 0.6
+    assert policy.axis("rate").status == "active"
+    (end,) = policy.dead_ends
+    assert (end.title, end.effect, len(end.rows)) == (f"RATE above 0.6 in {FILE}", None, 2)
 
 
 def test_two_faults_and_no_score_make_a_dead_end_and_retire_the_axis() -> None:

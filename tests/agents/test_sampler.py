@@ -38,8 +38,11 @@ def work(fork: Fork, *knobs: Knob, seed: int = 1) -> HandIn:
     policy = SearchPolicy(
         version=1, parent=None, objective="Raise it.", evidence_ranking=["dev"], axes=[axis]
     )
-    workplace = Workplace(fork, policy.brief(axis), seed)
-    return asyncio.run(find_worker("sampler")(workplace))
+
+    async def hand_in() -> HandIn:
+        return await find_worker("sampler")(Workplace(fork, policy.brief(axis), seed))
+
+    return asyncio.run(hand_in())
 
 
 def test_it_changes_one_constant_of_its_axis_and_says_from_what_to_what(
@@ -112,9 +115,10 @@ def test_a_log_scale_spreads_values_evenly_over_decades() -> None:
 
 def test_whole_numbers_stay_whole_in_range_and_off_the_present_value() -> None:
     knob = NumberKnob(kind="int", file=RECIPE, constant="GROUP_SIZE", low=2.5, high=6.5)
-    values = {draw(knob, 4, random.Random(seed)) for seed in range(200)}
-    assert values == {3, 5, 6}
+    values = [draw(knob, 4, random.Random(seed)) for seed in range(200)]
     assert all(type(value) is int for value in values)
+    assert all(value in values for value in (3, 5, 6))
+    assert all(value in (3, 5, 6) for value in values)
 
 
 def test_a_float_never_leaves_a_range_that_is_narrower_than_its_digits() -> None:

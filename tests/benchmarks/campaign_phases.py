@@ -109,7 +109,7 @@ async def _without_prefect(plan: Any) -> None:
             await run_trial(campaign_id, number, slot)
 
     for number in range(1, plan.rounds + 1):
-        steps.open_round(house, campaign_id, number)
+        await steps.open_round(house, campaign_id, number)
         async with asyncio.TaskGroup() as trials:
             for slot in range(plan.width):
                 trials.create_task(through_gate(number, slot))

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from flows import round as steps
 from flows.campaign import campaign, conduct, resume
 from flows.house import House, open_house
 from flows.lease import CampaignBusy, held
 from flows.plan import BudgetPlan, Plan
+from flows.start import BadPlan, start_campaign
 from flows.trial import run_trial
+from policies.constitution import Violation
+from policies.ledger import DuplicateRow
 from substrate.store import SnapshotDamaged
 
 STUB = Path(__file__).parent.parent / "substrates" / "stub"
@@ -106,6 +110,85 @@ def test_an_edit_that_changes_nothing_is_no_change(house: House, tmp_path: Path)
     assert [row.adapter_sha256 is None for row in trials] == [False, True, True, True]
 
 
+@pytest.mark.parametrize(
+    ("knob", "message"),
+    [
+        ({"constant": "NOTHING"}, "NOTHING"),
+        ({"choices": [1, 2]}, "FAULT"),
+        ({"file": "evaluation/solve.py", "constant": "ENGINE"}, "sealed"),
+    ],
+)
+def test_a_seed_policy_whose_knobs_cannot_be_turned_is_refused(
+    knob: dict[str, object], message: str, house: House, tmp_path: Path
+) -> None:
+    policy = json.loads((STUB / "policies" / "faults.json").read_text("utf-8"))
+    turned = {"kind": "choice", "file": "recipes/stub.py", "constant": "FAULT", "choices": ["x"]}
+    policy["axes"][0]["knobs"] = [turned | knob]
+    (tmp_path / "bad.json").write_text(json.dumps(policy))
+
+    with pytest.raises(BadPlan, match=message):
+        start_campaign(house, plan(policy=str(tmp_path / "bad.json")))
+    assert house.ledger.campaigns() == []
+
+
+def test_a_rejected_draft_is_kept_with_its_clause_and_the_old_policy_stays(house: House) -> None:
+    campaign_id = start_campaign(house, plan(rounds=1, width=3))
+
+    async def to_the_revision() -> None:
+        await steps.open_round(house, campaign_id, 1)
+        for slot in range(3):
+            await run_trial(campaign_id, 1, slot)
+
+    asyncio.run(to_the_revision())
+    report = steps.build_report(house, campaign_id, 1)
+    draft = house.policy(campaign_id).model_copy(update={"version": 7})
+    breach = Violation("C2", "version: 7", "the next policy has version 2")
+    steps.record_round(house, campaign_id, report, steps.Revision(draft, (breach,)))
+
+    (event,) = house.ledger.events(campaign_id, "policy.rejected")
+    kept = json.loads(event.body)
+    assert kept["violations"] == [vars(breach)] and kept["draft"] == draft.data()
+    assert [row.version for row in house.ledger.policies(campaign_id)] == [1]
+    assert house.ledger.report(campaign_id, 1) is not None
+    assert "seedbed.policy.rejected" in {row.key for row in house.ledger.unpublished(campaign_id)}
+
+
+def test_a_draft_that_does_not_apply_to_the_snapshot_is_unfit(house: House) -> None:
+    campaign_id = start_campaign(house, plan(width=3))
+    policy = house.policy(campaign_id)
+    wrong = {"recipes/stub.py": {"LEARNING_RATE": "high"}}
+    standing = policy.standing_recipe.model_copy(update={"overrides": wrong})
+
+    assert steps.unfit(house, campaign_id, policy) == []
+    (violation,) = steps.unfit(
+        house, campaign_id, policy.model_copy(update={"standing_recipe": standing})
+    )
+    assert violation.clause == "C12" and "LEARNING_RATE" in violation.reason
+
+
+def test_infrastructure_is_tried_again_and_then_recorded_as_missing(
+    house: House, tmp_path: Path
+) -> None:
+    drop_in = tmp_path / "stub"
+    shutil.copytree(STUB, drop_in)
+    manifest = drop_in / "substrate.toml"
+    text = manifest.read_text()
+    gone = "/nowhere/python"
+    text = text.replace("[run]", f'[run]\npython = "{gone}"', 1)
+    manifest.write_text(text if "[run]" in text else f'{text}\n[run]\npython = "{gone}"\n')
+
+    campaign_id = conducted(
+        rounds=1, width=3, substrate=str(drop_in), budget=BudgetPlan(attempts=2).model_dump()
+    )
+
+    trials = house.ledger.trials(campaign_id)
+    assert {row.outcome for row in trials} == {"infrastructure"}
+    assert [row.attempt for row in house.ledger.attempts(campaign_id, 1, 0)] == [1, 2]
+    assert house.ledger.scores(campaign_id) == [] and house.ledger.looks(campaign_id) == []
+    (report,) = house.reports(campaign_id)
+    assert [slot.dev for slot in report.results.slots] == [None, None, None]
+
+
 def test_looks_never_exceed_the_campaigns_cap(house: House) -> None:
     campaign_id = conducted(budget=BudgetPlan(looks=5, looks_per_round=4).model_dump())
 
@@ -116,7 +199,7 @@ def test_a_trial_is_recorded_once_whoever_runs_it_again(house: House) -> None:
     campaign_id = conducted(rounds=1)
     before = house.ledger.trials(campaign_id, 1)
 
-    with pytest.raises(Exception, match="trial"):
+    with pytest.raises(DuplicateRow, match="trial"):
         asyncio.run(run_trial(campaign_id, 1, 0))
 
     assert house.ledger.trials(campaign_id, 1) == before

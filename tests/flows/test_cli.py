@@ -156,6 +156,7 @@ def spoil_base(folder: Path) -> None:
         (rewrite("[base]", "[base]\ncolour = 'red'"), "unknown-key"),
         (spoil_base, "base-hash"),
         (rewrite('direction = "maximise"', ""), "undeclared-direction"),
+        (rewrite('direction = "maximise"', 'direction = "minimise"'), "directions-differ"),
     ],
 )
 def test_a_bad_drop_in_is_refused_by_name_of_the_rule(
@@ -187,7 +188,8 @@ def test_a_new_drop_in_is_written_and_a_good_one_is_sealed(tmp_path: Path) -> No
     assert one == two and Path(one["path"]).is_dir()
 
 
-def test_help_names_every_command() -> None:
-    shown = seedbed(REPO, "--help").stdout
-    for command in ("run", "resume", "stop", "report", "policy", "substrate", "doctor", "up"):
-        assert command in shown
+def test_help_lists_every_command_with_what_it_does() -> None:
+    shown = seedbed(REPO, "--help").stdout.partition("Commands")[2].splitlines()
+    listed = {line.split()[0] for line in shown if len(line.split()) > 1}
+    commands = {"run", "resume", "stop", "report", "policy", "substrate", "doctor", "up", "down"}
+    assert commands <= listed

@@ -106,8 +106,12 @@ def test_a_campaign_killed_in_the_middle_resumes_to_the_same_results(
     )
     wait_for(lambda: rows_of(tmp_path, "attempt") >= after, f"{after} attempts")
     process.send_signal(how)
-    process.communicate(timeout=30)
-    assert process.returncode != 0
+    _, said = process.communicate(timeout=30)
+    if how is signal.SIGKILL:
+        assert process.returncode == -signal.SIGKILL
+    else:
+        assert process.returncode == 130, said.decode()
+        assert "`seedbed resume`" in said.decode() and "Traceback" not in said.decode()
     wait_for(lambda: not processes_of(tmp_path), "no process to be left", seconds=10.0)
 
     resumed = seedbed(tmp_path, "resume")

@@ -172,12 +172,24 @@ def test_effects_are_positive_where_better_in_either_direction(
     assert down.effect == pytest.approx(-0.20)
     assert up.external_effect == pytest.approx(0.10)
     assert down.external_effect == pytest.approx(-0.10)
-    # Shares (41 / 102 and 51 or 31 / 102) of 100 problems each.
-    other = 51 if direction == "maximise" else 31
-    variances = [s / 102 * (1 - s / 102) / 100 for s in (41, other)]
-    assert up.external_error == pytest.approx(math.sqrt(sum(variances)))
+    # Two trials on as many problems as dev has: sqrt(2) * 0.0081650.
+    assert up.external_error == pytest.approx(0.011547, abs=1e-6)
     assert (flat.external_effect, flat.external_error) == (None, None)
     assert up.rows == ["r4/s1/dev/overall"]
+
+
+def test_external_noise_is_that_of_dev_for_the_size_of_the_set_or_binomial_at_first() -> None:
+    looked = (
+        trial(0, 0.50, kind="anchor", external=0.40),
+        trial(1, 0.50, external=0.50, dev=score(0.50, n=400)),
+    )
+    (first,) = verdicts([Round(1, START, looked)], "maximise")
+    # Shares 41 / 102 and 51 / 102 of 100 problems each.
+    variances = [share / 102 * (1 - share / 102) / 100 for share in (41, 51)]
+    assert first.external_error == pytest.approx(math.sqrt(sum(variances)))
+    (later,) = verdicts([*anchors([0.49, 0.51]), Round(3, START, looked)], "maximise")
+    # sigma = sqrt(0.0002 / 2) = 0.01, twice that on a quarter of the problems.
+    assert later.external_error == pytest.approx(math.sqrt(2) * 2 * 0.01)
 
 
 def test_what_has_no_comparable_score_is_unresolved() -> None:
