@@ -61,6 +61,11 @@ def processes_of(home: Path) -> list[str]:
     return found
 
 
+def heed_interrupts() -> None:
+    """As a terminal starts it. Whoever runs these tests in the background ignores Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
@@ -102,7 +107,12 @@ def test_a_campaign_killed_in_the_middle_resumes_to_the_same_results(
     how: signal.Signals, after: int, tmp_path: Path, undisturbed: list[object]
 ) -> None:
     process = subprocess.Popen(
-        RUN, cwd=REPO, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        RUN,
+        cwd=REPO,
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=heed_interrupts,
     )
     wait_for(lambda: rows_of(tmp_path, "attempt") >= after, f"{after} attempts")
     process.send_signal(how)
