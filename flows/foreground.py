@@ -13,7 +13,7 @@ from flows.lease import holder, lease_name
 from flows.settings import Settings
 
 WATCH_SECONDS = 0.25
-INTERRUPTED = "interrupted; what was recorded stays, `seedbed resume` goes on with it"
+INTERRUPTED = "interrupted; what `seedbed report` shows, `seedbed resume` goes on with"
 
 Start = Callable[[], Awaitable[object]]
 
