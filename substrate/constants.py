@@ -9,6 +9,7 @@ import ast
 import json
 import math
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +63,7 @@ def set_constants(root: Path, overrides: Overrides) -> None:
     """Rewrite constants in the files of a tree: all of them, or none when BadEdit is raised.
 
     Raises BadEdit for what `rewrite_constants` refuses, and for a file that is not there, is no
-    UTF-8 text, or is bound into the tree by a link, as sealed files are.
+    UTF-8 text, or is a link or without permission to write, as sealed files are.
     """
     rewritten: dict[Path, str] = {}
     for name, values in overrides.items():
@@ -71,7 +72,8 @@ def set_constants(root: Path, overrides: Overrides) -> None:
         path = root / name
         if not path.is_file():
             raise BadEdit(f"wanted to override constants of {name}, found no such file")
-        if path.resolve() != root.resolve() / name:
+        is_own = path.resolve() == root.resolve() / name
+        if not is_own or not path.stat().st_mode & stat.S_IWUSR:
             raise BadEdit(
                 f"wanted to override constants of an editable file, found {name}: sealed, or "
                 "outside the fork"

@@ -1,12 +1,15 @@
 """A fork: the plain folder that one worker edits and one run reads, made from a sealed snapshot.
 
-Editable files are copies. Sealed code, data and weights are links to the snapshot's read-only
-files, one for each top-level folder that is sealed as a whole, so that a fork of any size takes
-milliseconds. A fork serves one worker or one run and is then thrown away; what lasts is its edit.
+Editable files are copies, and so are `evaluation/` and `substrate.toml`, which are small: a run
+that writes to them spoils its own fork and not the snapshot. Other sealed files, data and weights
+above all, are links to the snapshot's read-only files, one for each top-level folder that is
+sealed as a whole, so that a fork of any size takes milliseconds. A fork serves one worker or one
+run and is then thrown away; what lasts is its edit.
 """
 
 import hashlib
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +35,7 @@ from substrate.editable import (
 )
 from substrate.patch import apply_patch, make_patch, patched_paths
 from substrate.store import Snapshot, SnapshotDamaged
+from substrate.tree import Entry, copy_file, hash_file
 
 __all__ = [
     "ALWAYS_SEALED",
@@ -46,6 +50,7 @@ __all__ = [
     "set_constants",
 ]
 
+_COPIED = ("evaluation", "substrate.toml")  # sealed, and copied all the same
 _ABSENT = "dev"  # the one part of a snapshot that is in no fork
 _PROBE = "a-file-that-is-not-there"
 
@@ -89,6 +94,10 @@ def make_fork(
 
     root.mkdir(parents=True)
     root = root.resolve()
+    for entry in _copied(snapshot):
+        (root / entry.path).parent.mkdir(parents=True, exist_ok=True)
+        copy_file(snapshot.root / entry.path, root / entry.path)
+        (root / entry.path).chmod(0o444)
     for path in _bound_paths(snapshot):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).symlink_to(snapshot.root / path)
@@ -150,11 +159,15 @@ def read_edit(fork: Fork) -> ForkEdit:
 def sealed_changes(fork: Fork) -> list[str]:
     """Sealed paths of a fork that are not as it was made with, added ones included.
 
-    What lies behind an unbroken link is the snapshot itself: `Store.verify` compares that.
+    Copies are compared by content. What lies behind an unbroken link is the snapshot itself:
+    `Store.verify` compares that.
     """
     files = fork.snapshot.manifest.files
     bound = set(_bound_paths(fork.snapshot))
     changed = {path for path in bound if not _leads_to(fork.root / path, fork.snapshot.root / path)}
+    copied = {entry.path: entry for entry in _copied(fork.snapshot)}
+    changed |= {path for path, entry in copied.items() if not _is_copy(fork.root / path, entry)}
+    bound |= copied.keys()
     for folder, names, others in os.walk(fork.root):
         inside = Path(folder).relative_to(fork.root)
         links = [name for name in names if os.path.islink(os.path.join(folder, name))]
@@ -176,7 +189,9 @@ def _editable_of(snapshot: Snapshot) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for entry in snapshot.entries:
         top = entry.path.partition("/")[0]
-        if entry.type != "file" or top == _ABSENT or top in bound or entry.path in bound:
+        if entry.type != "file" or top in (_ABSENT, *_COPIED):
+            continue
+        if top in bound or entry.path in bound:
             continue
         path = snapshot.root / entry.path
         content = path.read_bytes() if path.is_file() else None
@@ -189,6 +204,25 @@ def _editable_of(snapshot: Snapshot) -> dict[str, bytes]:
     return found
 
 
+def _copied(snapshot: Snapshot) -> list[Entry]:
+    """The sealed files of which a fork has copies."""
+    return [
+        entry
+        for entry in snapshot.entries
+        if entry.type == "file" and entry.path.partition("/")[0] in _COPIED
+    ]
+
+
+def _is_copy(path: Path, entry: Entry) -> bool:
+    """Whether a regular file with the entry's content is there, and no link on the way to it."""
+    try:
+        if path.parent.is_symlink() or not stat.S_ISREG(path.lstat().st_mode):
+            return False
+        return path.lstat().st_size == entry.size and hash_file(path) == entry.sha256
+    except OSError:
+        return False
+
+
 def _bound_paths(snapshot: Snapshot) -> list[str]:
     """The paths at which a fork has links to the snapshot."""
     files = snapshot.manifest.files
@@ -196,7 +230,8 @@ def _bound_paths(snapshot: Snapshot) -> list[str]:
     for entry in snapshot.entries:
         if entry.type == "file":
             by_top.setdefault(entry.path.partition("/")[0], []).append(entry.path)
-    by_top.pop(_ABSENT, None)
+    for top in (_ABSENT, *_COPIED):
+        by_top.pop(top, None)
     bound: list[str] = []
     for top, paths in sorted(by_top.items()):
         # A folder with room for editable files is a real folder. One that is sealed whatever its

@@ -95,6 +95,43 @@ def test_every_fault_is_a_row_and_the_round_reports_all_eight(house: House) -> N
     assert all((slot.dev is None) == (slot.outcome != "evaluated") for slot in report.results.slots)
 
 
+TAMPER = """
+if FAULT == "tamper":
+    from pathlib import Path
+
+    for sealed in (Path("evaluation/solve.py").resolve(), Path("substrate.toml").resolve()):
+        sealed.chmod(0o644)
+        sealed.write_text("# mine\\n")
+
+if __name__ == "__main__":
+"""
+
+
+def test_a_recipe_that_writes_to_its_evaluation_is_tampered_and_harms_nobody_else(
+    house: House, tmp_path: Path
+) -> None:
+    drop_in = tmp_path / "stub"
+    shutil.copytree(STUB, drop_in)
+    recipe = drop_in / "overlay" / "recipes" / "stub.py"
+    recipe.write_text(recipe.read_text().replace('\nif __name__ == "__main__":\n', TAMPER))
+    policy = json.loads((STUB / "policies" / "faults.json").read_text("utf-8"))
+    tampering = next(axis for axis in policy["axes"] if axis["knobs"][0]["constant"] == "FAULT")
+    tampering["knobs"][0]["choices"] = ["tamper"]
+    honest = next(axis for axis in policy["axes"] if axis["knobs"][0]["constant"] != "FAULT")
+    policy["axes"] = [tampering, honest]
+    (tmp_path / "tamper.json").write_text(json.dumps(policy))
+
+    campaign_id = conducted(
+        rounds=1, width=3, substrate=str(drop_in), policy=str(tmp_path / "tamper.json")
+    )
+
+    (report,) = house.reports(campaign_id)
+    assert [slot.outcome for slot in report.results.slots] == ["evaluated", "tampered", "evaluated"]
+    assert report.results.slots[1].integrity == ["sealed_files_changed"]
+    assert report.results.slots[1].dev is None
+    house.store.verify(house.snapshot(campaign_id))
+
+
 def test_an_edit_that_changes_nothing_is_no_change(house: House, tmp_path: Path) -> None:
     policy = json.loads((STUB / "policies" / "faults.json").read_text("utf-8"))
     for axis in policy["axes"]:

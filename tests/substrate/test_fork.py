@@ -53,8 +53,11 @@ def replace(path: Path, old: str, new: str) -> None:
 # The fork's folder
 
 
-def test_code_is_copied_and_everything_sealed_is_bound(fork: Fork, snapshot: Snapshot) -> None:
-    for name in ("evaluation", "data", "base", "substrate.toml"):
+def test_code_is_copied_and_data_and_weights_are_bound(fork: Fork, snapshot: Snapshot) -> None:
+    for name in ("evaluation/solve.py", "substrate.toml"):
+        assert not (fork.root / name).is_symlink()
+        assert (fork.root / name).read_bytes() == (snapshot.root / name).read_bytes()
+    for name in ("data", "base"):
         assert os.readlink(fork.root / name) == str(snapshot.root / name)
     assert sorted(os.listdir(fork.root)) == [
         "base", "data", "evaluation", "recipes", "substrate.toml", "training",
@@ -136,11 +139,30 @@ def test_an_untouched_fork_has_no_sealed_changes(fork: Fork) -> None:
 
 
 def test_a_sealed_folder_replaced_by_its_copy_is_a_change(fork: Fork, snapshot: Snapshot) -> None:
-    (fork.root / "evaluation").unlink()
-    shutil.copytree(snapshot.root / "evaluation", fork.root / "evaluation")
+    (fork.root / "data").unlink()
+    shutil.copytree(snapshot.root / "data", fork.root / "data")
     changed = sealed_changes(fork)
-    assert changed[0] == "evaluation"
-    assert "evaluation/solve.py" in changed
+    assert changed[0] == "data"
+    assert "data/target.jsonl" in changed
+
+
+def test_a_sealed_copy_that_is_written_to_or_replaced_is_a_change(
+    fork: Fork, snapshot: Snapshot, tmp_path: Path
+) -> None:
+    sealed = fork.root / "evaluation" / "solve.py"
+    before = sealed.read_bytes()
+    for content in (before + b"#", b"x" * len(before)):
+        sealed.chmod(0o644)
+        sealed.write_bytes(content)
+        assert sealed_changes(fork) == ["evaluation/solve.py"]
+        assert (snapshot.root / "evaluation" / "solve.py").read_bytes() == before
+    sealed.unlink()
+    assert sealed_changes(fork) == ["evaluation/solve.py"]
+    sealed.symlink_to(snapshot.root / "evaluation" / "solve.py")
+    assert sealed_changes(fork) == ["evaluation/solve.py"]
+    shutil.rmtree(fork.root / "evaluation")
+    (fork.root / "evaluation").symlink_to(snapshot.root / "evaluation")
+    assert "evaluation/solve.py" in sealed_changes(fork)
 
 
 def test_a_sealed_link_led_elsewhere_or_removed_is_a_change(fork: Fork, tmp_path: Path) -> None:

@@ -252,8 +252,6 @@ def test_the_stubs_faults_of_weights_become_outcomes(
 def test_a_fork_that_changed_its_evaluation_gains_nothing(fork: Fork) -> None:
     deliver(fork, factors(0.1))
     honest = measured(fork)
-    (fork.root / "evaluation").unlink()
-    shutil.copytree(fork.snapshot.root / "evaluation", fork.root / "evaluation")
     for name in ("solve.py", "score.py", "adapter.py"):
         file = fork.root / "evaluation" / name
         file.chmod(0o644)
