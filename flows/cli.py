@@ -102,6 +102,7 @@ def stop(campaign: CampaignId = "", as_json: AsJson = False) -> None:
 def report(
     campaign: CampaignId = "",
     number: Annotated[int, typer.Option("--round", min=0, help="One round; 0: all.")] = 0,
+    listing: Annotated[bool, typer.Option("--list", help="All campaigns, newest first.")] = False,
     as_json: AsJson = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Markdown.")] = False,
 ) -> None:
@@ -114,6 +115,12 @@ def report(
     from policies.render import campaign_json, report_markdown
 
     house = open_house()
+    if listing:
+        if as_json:
+            print(json.dumps(screen.campaign_list(house), indent=2))
+        else:
+            screen.show_campaigns(Console(), house)
+        return
     row = house.ledger.find_campaign(campaign or None)
     reports = [found for found in house.reports(row.id) if number in (0, found.round)]
     if number and not reports:
@@ -192,6 +199,11 @@ def _in_foreground(what: object, as_json: bool) -> None:
         campaign_id = ""
     else:
         campaign_id = house.ledger.find_campaign(str(what) or None).id
+        done, rounds = len(house.ledger.reports(campaign_id)), house.plan(campaign_id).rounds
+        if done == rounds and not house.ledger.unpublished(campaign_id):
+            print(f"{campaign_id} is complete: nothing to resume", file=sys.stderr)
+            return
+        print(f"resuming {campaign_id}: {done} of {rounds} rounds are done", file=sys.stderr)
     prepare_prefect(house.settings)
     console = Console(stderr=as_json)
 
@@ -236,6 +248,7 @@ def _explain(error: Exception) -> tuple[str, int] | None:
 
     from agents.worker import UnknownWorker
     from flows.foreground import Interrupted
+    from flows.house import BadHome
     from flows.lease import CampaignBusy, LeaseLost
     from flows.start import BadPlan
     from policies.database import UnknownSchema
@@ -252,7 +265,7 @@ def _explain(error: Exception) -> tuple[str, int] | None:
         faults = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         return "the plan is not valid: " + "; ".join(faults), 2
     refused = (BadDropIn, BadPlan, UnknownWorker, NotInLedger, CampaignBusy, LeaseLost)
-    if isinstance(error, (*refused, NoSnapshot, SnapshotDamaged, UnknownSchema)):
+    if isinstance(error, (*refused, BadHome, NoSnapshot, SnapshotDamaged, UnknownSchema)):
         return str(error), 2
     if "prefect" in sys.modules:
         from prefect.exceptions import CancelledRun

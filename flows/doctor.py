@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from flows.house import open_house
 from flows.lease import is_dead, lease_name
 from flows.settings import Settings
+from policies.database import UnknownSchema
 from policies.ledger import verify_chain
 from substrate.store import SnapshotDamaged
 
 FREE_GB = 2.0
+MEND_SNAPSHOT = "remove the folder that it names, then `seedbed substrate seal NAME`"
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,11 @@ def examine() -> list[Finding]:
     """
     findings = [_python(), _writable(), _disk()]
     if all(finding.ok for finding in findings):
-        findings += [_chain(), *_snapshots(), *_campaigns()]
+        try:
+            findings += [_chain(), *_snapshots(), *_campaigns()]
+        except UnknownSchema as error:
+            todo = "put back a copy of the database, or set SEEDBED_DATABASE_URL"
+            findings.append(Finding("ledger", False, str(error), todo))
     return findings
 
 
@@ -49,7 +55,7 @@ def _writable() -> Finding:
         there = there.parent
     return Finding(
         "home",
-        os.access(there, os.W_OK),
+        there.is_dir() and os.access(there, os.W_OK),
         str(folder),
         "set SEEDBED_HOME to a folder that you may write",
     )
@@ -85,7 +91,12 @@ def _snapshots() -> list[Finding]:
         except SnapshotDamaged as damage:
             found, ok = str(damage), False
         findings.append(
-            Finding(f"snapshot {digest[:12]}", ok, found, "seal the drop-in again: `seal NAME`")
+            Finding(
+                f"snapshot {digest[:12]}",
+                ok,
+                found,
+                MEND_SNAPSHOT,
+            )
         )
     return findings
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable
 
 from rich.console import Console
@@ -82,7 +83,7 @@ async def _conduct(house: House, console: Console, start: Start) -> str:
         )
         async with choose_server(house.settings):
             progress.remove_task(waiting)
-            watching = asyncio.create_task(_watch(house, progress))
+            watching = asyncio.create_task(_watch(house, console, progress))
             try:
                 campaign_id = await start()
                 assert isinstance(campaign_id, str), "a stopped run raises CancelledRun"
@@ -92,8 +93,11 @@ async def _conduct(house: House, console: Console, start: Start) -> str:
                 await APILogHandler.aflush()  # while the server still listens
 
 
-async def _watch(house: House, progress: Progress) -> None:
-    """Follow, through the ledger, the campaign that this process holds."""
+async def _watch(house: House, console: Console, progress: Progress) -> None:
+    """Follow, through the ledger, the campaign that this process holds.
+
+    Where there is no terminal to draw a bar on, each round is a line on standard error.
+    """
     bars: dict[int, TaskID] = {}
     while True:
         await asyncio.sleep(WATCH_SECONDS)
@@ -107,5 +111,7 @@ async def _watch(house: House, progress: Progress) -> None:
             number = opened.number
             if number not in bars:
                 bars[number] = progress.add_task(f"{row.id} round {number}", total=width)
+                if not console.is_terminal:
+                    print(f"{row.id}: round {number}, {width} trials", file=sys.stderr, flush=True)
             done = len(house.ledger.trials(row.id, number))
             progress.update(bars[number], completed=done)

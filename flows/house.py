@@ -13,6 +13,10 @@ from policies.tables import Campaign
 from substrate.store import Judge, Snapshot, Store
 
 
+class BadHome(RuntimeError):
+    """The home folder cannot be used."""
+
+
 @dataclass(frozen=True)
 class House:
     """What every part of a campaign works with."""
@@ -56,7 +60,10 @@ class House:
 
 
 def open_house() -> House:
-    """The house that the environment names. Creates its folders and migrates its database."""
+    """The house that the environment names. Creates its folders and migrates its database.
+
+    Raises BadHome where there can be no such folder, policies.database.UnknownSchema.
+    """
     settings = Settings()
     return _opened(settings.home, settings.database_url)
 
@@ -65,5 +72,11 @@ def open_house() -> House:
 def _opened(home: Path, database_url: str) -> House:
     settings = Settings(home=home, database_url=database_url)
     for folder in (settings.store, settings.forks, settings.artifacts, settings.prefect_home):
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadHome(
+                f"wanted a folder for everything that Seedbed keeps at {settings.folder}, found: "
+                f"{error}; set SEEDBED_HOME to a folder that you may write"
+            ) from error
     return House(settings, Ledger(settings.url), Store(settings.store))

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.house import House
+from flows.lease import is_dead, lease_name
 from policies.diff import diff_lines, diff_policies
 from policies.policy import SearchPolicy
 from policies.render import edit_text
@@ -26,10 +27,16 @@ def show_campaign(console: Console, house: House, campaign_id: str) -> None:
     for report in reports:
         show_round(console, report)
     for row in house.ledger.policies(campaign_id)[1:]:
-        show_policy_diff(console, house, campaign_id, row.version - 1, row.version)
-    plan = house.plan(campaign_id)
-    state = "complete" if len(reports) == plan.rounds else "not complete"
-    console.print(f"\n[bold]{campaign_id}[/bold]: {len(reports)} of {plan.rounds} rounds, {state}")
+        show_policy_diff(console, house, campaign_id, row.version - 1, row.version, whole=False)
+    rounds, state = house.plan(campaign_id).rounds, state_of(house, campaign_id)
+    console.print(f"\n[bold]{campaign_id}[/bold]: {len(reports)} of {rounds} rounds, {state}")
+    if reports:
+        first, last = reports[0].results.spread, reports[-1].results.spread
+        policy = house.policy(campaign_id)
+        console.print(
+            f"  standing recipe, dev: {_number(first.mean)} to {_number(last.mean)}; promoted: "
+            f"{len(policy.standing_recipe.provenance)}; dead ends: {len(policy.dead_ends)}"
+        )
     console.print(f"  database   {_place(house.settings.url)}", soft_wrap=True)
     console.print(f"  artifacts  {house.settings.artifacts / campaign_id}", soft_wrap=True)
     console.print(f"  snapshot   {house.snapshot(campaign_id).root}", soft_wrap=True)
@@ -39,10 +46,50 @@ def show_campaign(console: Console, house: House, campaign_id: str) -> None:
         f"policy diff {campaign_id}": "what the last revision changed",
         "up": "the same in Prefect's UI, and a form to start more",
     }
-    if len(reports) < plan.rounds:
+    if state == "running":
+        steps = {f"stop {campaign_id}": "stop it; it can be resumed"} | steps
+    elif state != "complete":
         steps = {f"resume {campaign_id}": "go on"} | steps
     for command, what in steps.items():
         console.print(f"  [bold]{program()} {command}[/bold]   {what}", soft_wrap=True)
+
+
+def show_campaigns(console: Console, house: House) -> None:
+    """A line for each campaign, newest first."""
+    table = Table(box=SIMPLE)
+    for name in ("campaign", "substrate", "recipe", "seed", "rounds", "state", "started"):
+        table.add_column(name, overflow="fold")
+    for row in campaign_list(house):
+        done = f"{row['rounds_done']} of {row['rounds']}"
+        words = (row[name] for name in ("campaign", "substrate", "recipe", "seed"))
+        table.add_row(*map(str, words), done, str(row["state"]), str(row["created_at"])[:16])
+    console.print(table)
+
+
+def campaign_list(house: House) -> list[dict[str, str | int]]:
+    """Every campaign, newest first, as JSON values."""
+    return [
+        {
+            "campaign": row.id,
+            "substrate": row.substrate_name,
+            "recipe": row.recipe,
+            "seed": row.seed,
+            "rounds_done": len(house.ledger.reports(row.id)),
+            "rounds": house.plan(row.id).rounds,
+            "state": state_of(house, row.id),
+            "created_at": row.created_at.isoformat(),
+        }
+        for row in house.ledger.campaigns()
+    ]
+
+
+def state_of(house: House, campaign_id: str) -> str:
+    """`running`, `complete` or `resumable`, as lease and reports have it."""
+    holder = house.ledger.lease_holder(lease_name(campaign_id))
+    if holder is not None and not is_dead(holder):
+        return "running"
+    done = len(house.ledger.reports(campaign_id)) == house.plan(campaign_id).rounds
+    return "complete" if done else "resumable"
 
 
 def program() -> str:
@@ -128,11 +175,18 @@ def show_policy(console: Console, policy: SearchPolicy) -> None:
         console.print(escape(policy.rationale))
 
 
-def show_policy_diff(console: Console, house: House, campaign_id: str, old: int, new: int) -> None:
-    """What changed between two versions, coloured."""
+def show_policy_diff(
+    console: Console, house: House, campaign_id: str, old: int, new: int, *, whole: bool = True
+) -> None:
+    """What changed between two versions, coloured. Not whole: without row lists and rationale."""
     before, after = house.policy(campaign_id, old), house.policy(campaign_id, new)
     console.print(f"\n[bold]policy {old} to {new}[/bold]")
-    for mark, line in diff_lines(diff_policies(before, after)):
+    changes = [
+        change
+        for change in diff_policies(before, after)
+        if whole or (change.section != "rationale" and "evidence" not in change.path)
+    ]
+    for mark, line in diff_lines(changes):
         console.print(Text(f"  {mark} {line}", style=COLOURS[mark]), soft_wrap=True)
 
 

@@ -6,8 +6,6 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from agents.worker import find_worker
 from flows.house import House
 from flows.plan import Plan, slug
@@ -117,12 +115,23 @@ def read_seed_policy(plan: Plan, dropin: DropInFolder, recipe: str) -> SearchPol
         )
     try:
         policy = SearchPolicy.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except (json.JSONDecodeError, UnicodeDecodeError, ValidationError) as error:
+    except (ValueError, RecursionError) as error:  # JSON, UTF-8 and pydantic raise ValueErrors
         raise BadPlan(f"the seed policy {path} is not a valid search policy: {error}") from error
     if policy.version != 1 or policy.parent is not None:
         raise BadPlan(
             f"a seed policy is version 1 without a parent: {path} is version {policy.version}, "
             f"parent {policy.parent}; set `version` to 1 and `parent` to null"
+        )
+    speaks = {
+        "replicates": policy.replicates,
+        "claims": policy.claims,
+        "dead_ends": policy.dead_ends,
+        "standing_recipe.provenance": policy.standing_recipe.provenance,
+    }
+    if cited := [name for name, found in speaks.items() if found]:
+        raise BadPlan(
+            f"a seed policy speaks of no trial, since its campaign has none yet: {path} has "
+            f"{cited}; empty them"
         )
     if len(policy.active_axes()) < 2:
         raise BadPlan(

@@ -14,6 +14,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, event, inspect
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DatabaseError, OperationalError
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 WAIT_SECONDS = 60  # for the lock, which a writer holds for milliseconds
@@ -42,6 +43,14 @@ def open_database(url: str) -> Engine:
         Path(engine.url.database or "").absolute().parent.mkdir(parents=True, exist_ok=True)
     try:
         _migrate(engine)
+    except DatabaseError as error:
+        engine.dispose()
+        if isinstance(error, OperationalError):
+            raise
+        raise UnknownSchema(
+            f"wanted a database, found {engine.url!r} to be something else ({error.orig}); put "
+            "back a copy of it, or name another in SEEDBED_DATABASE_URL"
+        ) from error
     except BaseException:
         engine.dispose()
         raise

@@ -27,7 +27,7 @@ Trust = Literal["trusted", "suspect", "inverted"]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class NumberKnob(_Part):

@@ -33,6 +33,7 @@ _JUDGE = "judge"
 _SOLVE = "evaluation/solve.py"
 # What `seal` puts into a snapshot itself, and what runs write in a fork.
 _RESERVED = ("base", "dev", "out", "substrate.toml", sources.TARGET)
+FILL_IN = "FILL IN"  # how the template marks what it cannot know
 _MOST_NAMED = 5  # ids that one finding lists
 
 
@@ -120,6 +121,12 @@ def _check_links(dropin: DropInFolder) -> Iterator[Finding]:
 
 
 def _check_base(dropin: DropInFolder) -> Iterator[Finding]:
+    for name, text in (
+        ("source", dropin.manifest.base.source),
+        ("licence", dropin.manifest.base.licence),
+    ):
+        if text.startswith(FILL_IN):
+            yield Finding("fill-in-left", f"base.{name}", f"found {text!r}", "say what it is")
     base = dropin.file(dropin.manifest.base.path)
     where = f"base.path {dropin.manifest.base.path!r}"
     try:

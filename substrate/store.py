@@ -87,7 +87,8 @@ class Store:
     def seal(self, dropin: DropInFolder, progress: Progress = silent) -> Snapshot:
         """The snapshot of a drop-in, made when it is not there yet. A base is copied only once.
 
-        Raises BadDropIn with every rule that the drop-in breaks.
+        Raises BadDropIn with every rule that the drop-in breaks, SnapshotDamaged where one that is
+        there already is not what was sealed.
         """
         if findings := check_parsed(dropin):
             raise BadDropIn(*findings)
@@ -101,8 +102,11 @@ class Store:
             entries = hash_tree(tree, known, progress)
             digest = entries_sha256(_SNAPSHOT_TAG, entries)
             write_entries(entries, staged / _ENTRIES)
-            self._put(staged, self._snapshots / digest)
-        return self.open(digest)
+            is_new = self._put(staged, self._snapshots / digest)
+        snapshot = self.open(digest)
+        if not is_new:
+            self.verify(snapshot)
+        return snapshot
 
     def open(self, digest: str) -> Snapshot:
         """A snapshot as the store describes it, not verified.
@@ -191,14 +195,16 @@ class Store:
         self._put(staged, place)
         return place
 
-    def _put(self, staged: Path, place: Path) -> None:
-        """Make a staged folder visible, whole, under its hash; one that is there stays."""
+    def _put(self, staged: Path, place: Path) -> bool:
+        """Make a staged folder visible, whole, under its hash; one that is there stays: False."""
         place.parent.mkdir(exist_ok=True)
-        if not place.is_dir():
-            if place.parent != self._judges:
-                (staged / _ENTRIES).chmod(0o444)
-                staged.chmod(0o755)
-            staged.rename(place)
+        if place.is_dir():
+            return False
+        if place.parent != self._judges:
+            (staged / _ENTRIES).chmod(0o444)
+            staged.chmod(0o755)
+        staged.rename(place)
+        return True
 
     @contextlib.contextmanager
     def _stage(self) -> Iterator[Path]:

@@ -168,6 +168,38 @@ def test_a_seed_policy_whose_knobs_cannot_be_turned_is_refused(
     assert house.ledger.campaigns() == []
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"replicates": [{"axis": "none", "edit": {}, "origin": "r1/s1"}]},
+            "replicates",
+        ),
+        ({"claims": [{"id": "c", "text": "It helps.", "rows": ["r1"]}]}, "claims"),
+        (
+            {"dead_ends": [{"id": "d", "axis": "a", "title": "t", "effect": None, "rows": ["r1"]}]},
+            "dead_ends",
+        ),
+        ({"noise": {"sigma": float("inf")}}, "finite"),
+    ],
+)
+def test_a_seed_policy_that_speaks_of_rows_or_infinities_is_refused(
+    change: dict[str, object], message: str, house: House, tmp_path: Path
+) -> None:
+    policy = json.loads((STUB / "policies" / "stub.json").read_text("utf-8"))
+    (tmp_path / "bad.json").write_text(json.dumps(policy | change))
+
+    with pytest.raises(BadPlan, match=message):
+        start_campaign(house, plan(policy=str(tmp_path / "bad.json")))
+    assert house.ledger.campaigns() == []
+
+
+def test_a_seed_policy_that_is_nested_without_end_is_refused(house: House, tmp_path: Path) -> None:
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(BadPlan, match="not a valid search policy"):
+        start_campaign(house, plan(policy=str(tmp_path / "deep.json")))
+
+
 def test_a_rejected_draft_is_kept_with_its_clause_and_the_old_policy_stays(house: House) -> None:
     campaign_id = start_campaign(house, plan(rounds=1, width=3))
 

@@ -33,6 +33,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, prefect_api: str) -> Path:
     done = seedbed(home, "run", "--substrate", "tests/substrates/stub", "--width", "4")
     assert done.returncode == 0, done.stderr
     (home / "shown.txt").write_text(done.stdout)
+    (home / "said.txt").write_text(done.stderr)
     return home
 
 
@@ -186,6 +187,50 @@ def test_a_new_drop_in_is_written_and_a_good_one_is_sealed(tmp_path: Path) -> No
     one = json.loads(seedbed(tmp_path, "substrate", "seal", str(STUB), "--json").stdout)
     two = json.loads(seedbed(tmp_path, "substrate", "seal", str(STUB), "--json").stdout)
     assert one == two and Path(one["path"]).is_dir()
+
+
+def test_a_home_that_is_a_file_and_a_database_that_is_none_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for command in ("report", "doctor"):
+        done = seedbed(tmp_path / "file", command)
+        assert done.returncode == 2, done.stderr
+        assert "SEEDBED_HOME" in done.stderr + done.stdout and "Traceback" not in done.stderr
+
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "seedbed.db").write_bytes(bytes(range(1, 256)) * 20)
+    report = seedbed(tmp_path / "home", "report")
+    assert report.returncode == 2 and "seedbed.db" in report.stderr
+    doctor = seedbed(tmp_path / "home", "doctor", "--json")
+    assert doctor.returncode == 2
+    (ledger,) = (found for found in json.loads(doctor.stdout) if found["what"] == "ledger")
+    assert not ledger["ok"]
+
+
+def test_campaigns_are_listed_and_a_complete_one_is_not_resumed(home: Path) -> None:
+    (listed,) = json.loads(seedbed(home, "report", "--list", "--json").stdout)
+    assert listed["campaign"] == campaign_of(home)
+    assert (listed["rounds_done"], listed["rounds"], listed["state"]) == (2, 2, "complete")
+    assert campaign_of(home) in seedbed(home, "report", "--list").stdout
+
+    again = seedbed(home, "resume")
+    assert again.returncode == 0
+    assert "nothing to resume" in again.stderr
+    assert "Round 1" not in again.stdout
+
+
+def test_without_a_terminal_a_run_says_which_campaign_and_round_it_is_at(home: Path) -> None:
+    said = (home / "said.txt").read_text()
+    assert campaign_of(home) in said and "round 1" in said and "round 2" in said
+
+
+def test_sealing_over_a_damaged_snapshot_says_so(tmp_path: Path) -> None:
+    sealed = json.loads(seedbed(tmp_path, "substrate", "seal", str(STUB), "--json").stdout)
+    place = Path(sealed["path"]) / "evaluation" / "score.py"
+    place.chmod(0o644)
+    place.write_text("print(1)\n")
+
+    again = seedbed(tmp_path, "substrate", "seal", str(STUB))
+    assert again.returncode == 2 and "evaluation/score.py" in again.stderr
 
 
 def test_help_lists_every_command_with_what_it_does() -> None:

@@ -15,13 +15,17 @@ def test_a_template_passes_the_check_once_its_base_is_filled_in(tmp_path: Path) 
     folder = tmp_path / "my-model.v2"
     written = write_template(folder, "my-model.v2")
     assert sorted(written) == sorted(path for path in folder.rglob("*") if path.is_file())
-    assert {finding.rule for finding in check_dropin(folder)} == {"missing-file"}
+    assert {finding.rule for finding in check_dropin(folder)} == {"missing-file", "fill-in-left"}
 
     base = tmp_path / "weights"
     base.mkdir()
     (base / "model.safetensors").write_bytes(bytes(64))
     manifest = folder / "substrate.toml"
     manifest.write_text(manifest.read_text().replace('path = "base"', f'path = "{base}"'))
+    assert {finding.rule for finding in check_dropin(folder)} == {"base-hash", "fill-in-left"}
+    text = manifest.read_text()
+    text = text.replace("FILL IN: where the weights come from, with the revision", "made here")
+    manifest.write_text(text.replace("FILL IN: SPDX identifier, such as Apache-2.0", "MIT"))
     (finding,) = check_dropin(folder)
     assert finding.rule == "base-hash"
     manifest.write_text(manifest.read_text().replace("0" * 64, tree_sha256(base)))
