@@ -34,7 +34,7 @@ class Plan(BaseModel):
     )
     recipe: str = Field(
         default="",
-        description="Recipe to run, such as `populora`; empty: the substrate's default.",
+        description="Recipe to run, such as `sft`; empty: the substrate's default.",
         json_schema_extra={"position": 1},
     )
     rounds: int = Field(
