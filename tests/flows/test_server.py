@@ -193,10 +193,10 @@ def test_two_servers_that_start_on_one_empty_home_both_come_up(
             await asyncio.sleep(1.0)
             return answers(url)
 
-    async def both() -> tuple[bool, bool]:
-        return await asyncio.gather(start("one.log"), start("two.log"))
+    async def both() -> list[bool]:
+        return list(await asyncio.gather(start("one.log"), start("two.log")))
 
-    assert asyncio.run(both()) == (True, True)
+    assert asyncio.run(both()) == [True, True]
 
 
 def test_a_mark_is_of_one_process_and_not_of_the_next_with_its_id() -> None:
