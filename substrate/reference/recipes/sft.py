@@ -19,12 +19,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
-from transformers.modeling_utils import PreTrainedModel
-from transformers.utils import logging as transformers_logging
+from transformers import PreTrainedTokenizerBase
 
-from training.journal import Job, Journal, read_job
+from training.journal import Journal, read_job
+from training.models import load_tokenizer, load_with_lora, save_adapter
 
 # Where nothing else is said, as QLoRA (Dettmers et al., arXiv 2305.14314) fine-tunes 7B models: its
 # repository, scripts/finetune_guanaco_7b.sh.
@@ -43,15 +41,14 @@ IGNORED = -100  # the label that cross-entropy skips
 
 def main() -> None:
     job = read_job()
-    transformers_logging.disable_progress_bar()
     torch.set_num_threads(job.threads)
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(job.seed)
     dice = random.Random(job.seed)
 
     with Journal(job) as journal:
-        tokenizer = AutoTokenizer.from_pretrained(job.base)
-        model = load_with_lora(job)
+        tokenizer = load_tokenizer(job)
+        model = load_with_lora(job, dropout=LORA_DROPOUT)
         problems = journal.read_problems(job.target)
         examples = [encode(problem, tokenizer) for problem in problems]
         trained = [weight for weight in model.parameters() if weight.requires_grad]
@@ -76,28 +73,8 @@ def main() -> None:
             journal.count(rollouts=size, tokens=int((batch["labels"] != IGNORED).sum()))
             journal.step(loss=loss.item(), gradient_norm=norm.item(), learning_rate=rate)
 
-        model.save_pretrained(str(journal.adapter))
+        save_adapter(model, journal.adapter)
         journal.deliver()
-
-
-def load_with_lora(job: Job) -> PeftModel:
-    """The base model, frozen, with fresh LoRA factors (B = 0) on the job's target modules."""
-    # On a GPU bfloat16 halves the memory of the frozen weights; a CPU is no faster with it.
-    dtype = torch.bfloat16 if job.device.startswith("cuda") else torch.float32
-    base: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-        job.base, dtype=dtype, use_safetensors=True
-    )
-    shape = LoraConfig(
-        r=job.rank,
-        lora_alpha=job.alpha,  # pyright: ignore[reportArgumentType]  # a float does as well
-        target_modules=list(job.target_modules),
-        lora_dropout=LORA_DROPOUT,
-        task_type="CAUSAL_LM",
-    )
-    model = get_peft_model(base, shape)  # the factors are float32 whatever the base is
-    assert isinstance(model, PeftModel)
-    model.to(job.device)
-    return model.train()
 
 
 def encode(problem: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], int]:
