@@ -31,8 +31,8 @@ PYTHON ?= $(shell for needs in ensurepip sys; do \
 help: ## List the commands
 	@sed -nE 's/^([a-z%-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
-demo: .venv/.installed-core ## Run a first campaign, 2 rounds of 8 trials on the stub substrate: no key, no GPU
-	@.venv/bin/seedbed run --substrate tests/substrates/stub --recipe stub --rounds 2 --width 8 --worker sampler --seed 0
+demo: .venv/.installed-dev ## Run a first campaign, 2 rounds of 8 short trials that train a small model: no key, no GPU
+	@.venv/bin/seedbed run --substrate pocket --recipe rlvr --rounds 2 --width 8 --worker sampler --seed 0 --rollouts 2560
 
 test: .venv/.installed-dev ## Run the tests that any machine can run in minutes (ARGS="-k word" for some)
 	@$(IN_VENV) -m pytest -m "not slow and not gpu and not browser" $(ARGS)
