@@ -11,6 +11,6 @@ sys.path[:0] = [str(POCKET / "overlay"), str(POCKET / "pretraining"), str(POCKET
 import make_data  # noqa: E402, F401
 import mixture  # noqa: E402, F401
 import pretrain  # noqa: E402, F401
-import training.world  # noqa: E402, F401
+import training.pocket  # noqa: E402, F401
 
 sys.path[:] = _before

@@ -29,9 +29,7 @@ def test_it_breaks_no_rule_of_drop_ins() -> None:
 
 
 @pytest.mark.parametrize("recipe", ["rlvr", "sft"])
-def test_it_has_a_seed_policy_whose_knobs_are_the_recipe_s(
-    snapshot: Snapshot, recipe: str
-) -> None:
+def test_it_has_a_seed_policy_whose_knobs_are_the_recipe_s(snapshot: Snapshot, recipe: str) -> None:
     dropin, found, policy = check_plan(Plan(substrate="pocket", recipe=recipe))
     assert (dropin.path, found) == (POCKET, recipe)
     assert len(policy.axes) >= 4

@@ -13,8 +13,8 @@ import mixture
 import pretrain
 import pytest
 import torch
+import training.pocket as pocket
 import training.programs as programs
-import training.world as world
 from training.programs import DOMAINS, BadProgram, Program, run, side, spell
 from training.vocabulary import END_ID, TOKENS, encode, save_tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
@@ -70,7 +70,7 @@ def test_the_interpreter_agrees_with_python_itself() -> None:
 def test_python_itself_agrees_about_a_composition_of_quoted_definitions() -> None:
     dice = random.Random(2)
     for domain in DOMAINS:
-        _, program, value = world.draw_asked(dice, domain, 3)
+        _, program, value = pocket.draw_asked(dice, domain, 3)
         names: dict[str, Any] = {}
         exec(programs.source(program), names)
         assert names["f"](value) == run(program, value)[-1]
@@ -98,30 +98,33 @@ def test_a_program_that_comes_back_to_a_value_is_not_sound() -> None:
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
-@pytest.mark.parametrize("format", world.FORMATS)
+@pytest.mark.parametrize("format", pocket.FORMATS)
 def test_the_answer_of_every_format_is_rewarded_and_any_other_is_not(
     format: str, domain: str
 ) -> None:
     dice = random.Random(f"{format}{domain}")
     for depth in (1, 2) if format == "induce" else (1, 4, 9):
-        problem, other = (world.draw(dice, format, domain, depth) for _ in range(2))
+        problem, other = (pocket.draw(dice, format, domain, depth) for _ in range(2))
         assert problem["depth"] == depth
-        assert world.reward(problem, problem["answer"]) == 1.0
-        assert world.reward(problem, "") == 0.0
+        assert pocket.reward(problem, problem["answer"]) == 1.0
+        assert pocket.reward(problem, "") == 0.0
         if other["answer"] != problem["answer"] and format != "induce":  # two may do the same
-            assert world.reward(problem, other["answer"]) == 0.0
+            assert pocket.reward(problem, other["answer"]) == 0.0
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_proposals_and_questions_are_read_back(domain: str) -> None:
     dice = random.Random(domain)
     program, value = programs.draw_problem(dice, domain, 5)
-    assert world.read_proposal(domain, world.propose(program, value)["answer"]) == (program, value)
-    document, program, value = world.draw_asked(dice, domain, 3)
-    asked = world.ask(document, program, value)
-    key = world.trace(program, value)
-    assert world.read_asked(asked["prompt"], asked["answer"]) == (program, value, key)
-    assert world.read_asked("<ask>", asked["answer"]) is None  # quoted from nowhere
+    assert pocket.read_proposal(domain, pocket.propose(program, value)["answer"]) == (
+        program,
+        value,
+    )
+    document, program, value = pocket.draw_asked(dice, domain, 3)
+    asked = pocket.ask(document, program, value)
+    key = pocket.trace(program, value)
+    assert pocket.read_asked(asked["prompt"], asked["answer"]) == (program, value, key)
+    assert pocket.read_asked("<ask>", asked["answer"]) is None  # quoted from nowhere
 
 
 TRACE = "\n x=x+7#12\n x=x*2#24\n return x#24"
@@ -140,39 +143,39 @@ TRACE = "\n x=x+7#12\n x=x*2#24\n return x#24"
     ],
 )
 def test_only_the_true_trace_is_rewarded(wrong: str) -> None:
-    problem = world.deduce(Program("integers", ("x=x+7", "x=x*2")), 5)
+    problem = pocket.deduce(Program("integers", ("x=x+7", "x=x*2")), 5)
     assert problem["answer"] == TRACE
-    assert world.reward(problem, TRACE) == 1.0
-    assert world.reward(problem, wrong) == 0.0
+    assert pocket.reward(problem, TRACE) == 1.0
+    assert pocket.reward(problem, wrong) == 0.0
 
 
 def test_the_trace_of_a_composition_shows_what_each_call_stands_for() -> None:
     program = Program("integers", ("x=ka(x)", "x=lo(x)"), (("ka", "x=x+7"), ("lo", "x=x*2")))
-    assert world.deduce(program, 5)["answer"] == (
+    assert pocket.deduce(program, 5)["answer"] == (
         "\n x=ka(x)\n x=x+7#12\n x=lo(x)\n x=x*2#24\n return x#24"
     )
 
 
 def test_a_choice_needs_the_trace_and_the_right_one_of_four_different_letters() -> None:
     dice = random.Random(3)
-    problem = world.choose(Program("integers", ("x=x+7", "x=x*2")), 5, dice)
+    problem = pocket.choose(Program("integers", ("x=x+7", "x=x*2")), 5, dice)
     shown = problem["prompt"].split("f(5)#")[1].split("#")
     options = {option[-1]: option[:-2] for option in shown}
     letter = next(letter for letter, value in options.items() if value == "24")
     assert len(set(options.values())) == 4
     assert problem["answer"] == f"{TRACE} {letter}"
     for other in "ABCD":
-        assert world.reward(problem, f"{TRACE} {other}") == float(other == letter)
-    assert world.reward(problem, f" {letter}") == 0.0
+        assert pocket.reward(problem, f"{TRACE} {other}") == float(other == letter)
+    assert pocket.reward(problem, f" {letter}") == 0.0
 
 
 def test_abduction_accepts_any_input_that_gives_the_output() -> None:
-    problem = world.abduce(Program("integers", ("x=x+1", "x=x//2")), 5)  # 6, 3
-    assert world.reward(problem, "\n x=x//2#6\n x=x+1#5\nf(5)") == 1.0
-    assert world.reward(problem, "\n x=x//2#7\n x=x+1#6\nf(6)") == 1.0
-    assert world.reward(problem, "\n x=x//2#8\n x=x+1#7\nf(7)") == 0.0
-    assert world.reward(problem, "\n x=x//2#6\n x=x+1#5\nf(6)") == 0.0
-    assert world.reward(problem, "\nf(5)") == 0.0
+    problem = pocket.abduce(Program("integers", ("x=x+1", "x=x//2")), 5)  # 6, 3
+    assert pocket.reward(problem, "\n x=x//2#6\n x=x+1#5\nf(5)") == 1.0
+    assert pocket.reward(problem, "\n x=x//2#7\n x=x+1#6\nf(6)") == 1.0
+    assert pocket.reward(problem, "\n x=x//2#8\n x=x+1#7\nf(7)") == 0.0
+    assert pocket.reward(problem, "\n x=x//2#6\n x=x+1#5\nf(6)") == 0.0
+    assert pocket.reward(problem, "\nf(5)") == 0.0
 
 
 def test_induction_is_judged_on_hidden_inputs() -> None:
@@ -182,11 +185,11 @@ def test_induction_is_judged_on_hidden_inputs() -> None:
         "prompt": f"<induce>{pairs}",
         "answer": "\ndef f(x):\n x=x+3\n return x",
     }
-    assert world.reward(problem, "\ndef f(x):\n x=x+1\n x=x+2\n return x") == 1.0
+    assert pocket.reward(problem, "\ndef f(x):\n x=x+1\n x=x+2\n return x") == 1.0
     # Right on the pairs shown (their last digit is 0), and on few others.
     crafty = "\ndef f(x):\n x=x//2\n x=x*2\n x=x+3\n return x"
-    assert world.reward(problem, crafty) == 0.0
-    assert world.reward(problem, "\ndef f(x):\n x=eval('x+3')\n return x") == 0.0
+    assert pocket.reward(problem, crafty) == 0.0
+    assert pocket.reward(problem, "\ndef f(x):\n x=eval('x+3')\n return x") == 0.0
 
 
 @pytest.mark.parametrize(
@@ -201,13 +204,13 @@ def test_induction_is_judged_on_hidden_inputs() -> None:
     ],
 )
 def test_a_proposal_that_is_not_valid_is_refused(completion: str, why: str) -> None:
-    assert world.read_proposal("integers", completion) is None, why
+    assert pocket.read_proposal("integers", completion) is None, why
 
 
 @pytest.mark.parametrize("held_out", programs.HELD_OUT)
 def test_a_proposal_from_a_held_out_side_is_refused(held_out: str) -> None:
     program, value = programs.draw_problem(random.Random(4), "integers", 2, held_out)
-    assert world.read_proposal("integers", world.propose(program, value)["answer"]) is None
+    assert pocket.read_proposal("integers", pocket.propose(program, value)["answer"]) is None
 
 
 def test_a_problem_keeps_its_side_whatever_its_definitions_are_called() -> None:
@@ -224,7 +227,7 @@ def test_the_four_sets_are_disjoint_and_each_lies_on_its_side() -> None:
         assert len(set(own)) == len(own)
         for row in _rows(name):
             assert side(*_program_and_input(row)) == name
-            assert world.reward(row, row["answer"]) == 1.0
+            assert pocket.reward(row, row["answer"]) == 1.0
     for one, other in itertools.combinations(keys, 2):
         assert not set(keys[one]) & set(keys[other])
 
@@ -264,8 +267,8 @@ def test_the_tokenizer_is_the_vocabulary(tmp_path: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     assert len(tokenizer) == len(set(TOKENS)) == len(TOKENS) < 128
     dice = random.Random(6)
-    for format, domain in itertools.product((*world.FORMATS, "propose", "ask"), DOMAINS):
-        problem = world.draw(dice, format, domain, 2)
+    for format, domain in itertools.product((*pocket.FORMATS, "propose", "ask"), DOMAINS):
+        problem = pocket.draw(dice, format, domain, 2)
         text = problem["prompt"] + problem["answer"]
         ids = tokenizer(text)["input_ids"]
         assert ids == encode(text)
@@ -285,7 +288,7 @@ def test_the_base_loads_offline_and_is_solid_at_depths_one_and_two() -> None:
 
     dice = random.Random(8)
     problems = [
-        world.draw(dice, "deduce", domain, depth)
+        pocket.draw(dice, "deduce", domain, depth)
         for domain, depth in itertools.product(DOMAINS, (1, 2))
         for _ in range(4)
     ]
@@ -301,7 +304,7 @@ def test_the_base_loads_offline_and_is_solid_at_depths_one_and_two() -> None:
             **inputs, generation_config=greedy
         )[:, inputs["input_ids"].shape[1] :]
     texts = tokenizer.batch_decode(ids, skip_special_tokens=True)
-    rewards = [world.reward(p, text) for p, text in zip(problems, texts, strict=True)]
+    rewards = [pocket.reward(p, text) for p, text in zip(problems, texts, strict=True)]
     assert sum(rewards) >= 0.85 * len(problems)
 
 
@@ -320,7 +323,7 @@ def _rows(name: str) -> list[dict[str, Any]]:
 
 
 def _program_and_input(row: dict[str, Any]) -> tuple[Program, Any]:
-    return world.read_question(row["prompt"].removeprefix("<deduce>"))
+    return pocket.read_question(row["prompt"].removeprefix("<deduce>"))
 
 
 def _key(row: dict[str, Any]) -> Key:

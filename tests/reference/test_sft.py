@@ -226,10 +226,12 @@ def test_factors_that_do_not_fit_the_base_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("text", "same"),
-    [("a b", True), (" a \n\t b\n", True), ("ab", False), ("a b c", False), ("A b", False)],
+    ("text", "worth"),
+    [("a b", 1.0), (" a \n\t b\n", 1.0), ("ab", 0.0), ("a b c", 0.0), ("A b", 0.0)],
 )
-def test_answers_are_compared_but_for_white_space(text: str, same: bool) -> None:
-    from evaluation.solve import same_text
+def test_a_completion_is_worth_something_when_it_is_the_answer_but_for_white_space(
+    text: str, worth: float
+) -> None:
+    from training.world import reward
 
-    assert same_text(text, "a b") is same
+    assert reward({"answer": "a b"}, text) == worth

@@ -19,8 +19,8 @@ from pathlib import Path
 POCKET = Path(__file__).resolve().parent
 sys.path[:0] = [str(POCKET / "overlay")]
 
+from training.pocket import Problem, deduce  # noqa: E402
 from training.programs import DOMAINS, draw_problem  # noqa: E402
-from training.world import Problem, deduce  # noqa: E402
 
 SEED = 20261
 # Problems by depth for one unit of a domain, and the units of each domain, in the order of DOMAINS.

@@ -1,16 +1,14 @@
-"""The engine: greedy answers of base model and adapter, right where they match the reference.
+"""The engine: greedy answers of base model and adapter, and what the world's reward says of them.
 
-A problem is {"prompt", "answer", ...}. The prompt is given to the model as it is; the completion
-up to the end-of-sequence token is right when it equals the answer after runs of white space are
-made one space and those at both ends are dropped. Nothing is sampled, so a score repeats exactly on
-one machine.
+A problem is {"prompt", "answer", ...}. The prompt is given to the model as it is; the completion is
+the text up to the end-of-sequence token, or to about twice the answer's length. Nothing is sampled,
+so a score repeats exactly on one machine.
 
 The adapter's two factors are loaded into a LoRA made here, of the declared rank and alpha on the
 modules that the tensors name: the configuration that came with them is data to check, not to obey.
 """
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.utils import logging as transformers_logging
 
 from evaluation.adapter import CONFIG, FACTOR, WEIGHTS, BadAdapter
+from training import world
 
 ENGINE = (
     f"transformers {transformers.__version__}, peft {peft.__version__}, torch {torch.__version__}"
@@ -33,7 +32,7 @@ SLACK_TOKENS = 8  # an answer may be spelt with more tokens than the tokenizer's
 
 
 def solve(base: Path, adapter: Path, problems: list[dict[str, Any]]) -> list[float]:
-    """1.0 for each problem that is answered right, 0.0 for each that is not.
+    """The reward of each problem's answer, 1.0 where it is right.
 
     Raises BadAdapter for tensors that have no place in the base model.
     """
@@ -64,8 +63,8 @@ def solve(base: Path, adapter: Path, problems: list[dict[str, Any]]) -> list[flo
             tokens_B_T = model.generate(**inputs.to(device), generation_config=greedy)
         width = inputs["input_ids"].shape[1]
         texts = tokenizer.batch_decode(tokens_B_T[:, width:], skip_special_tokens=True)
-        for index, text, answer in zip(batch, texts, answers, strict=True):
-            values[index] = float(same_text(text, answer))
+        for index, text in zip(batch, texts, strict=True):
+            values[index] = world.reward(problems[index], text)
     return values
 
 
@@ -94,8 +93,3 @@ def load(base: Path, adapter: Path, device: str) -> PeftModel:
             raise BadAdapter(f"shape: wanted {key} of shape {own.get(key)}, found {found}")
     set_peft_model_state_dict(with_lora, tensors)
     return with_lora.to(device).eval()
-
-
-def same_text(text: str, answer: str) -> bool:
-    """Whether two texts are equal but for white space: kind and length of runs, both ends."""
-    return re.sub(r"\s+", " ", text).strip() == re.sub(r"\s+", " ", answer).strip()

@@ -23,7 +23,7 @@ import torch
 from datasets import Dataset
 from trl.trainer.grpo_config import GRPOConfig
 
-from training import mixture, world  # pyright: ignore[reportAttributeAccessIssue]  # from overlays
+from training import mixture, world
 from training.journal import OUT, Job, Journal, read_job
 from training.mixture import Problem
 from training.models import load_tokenizer, load_with_lora, save_adapter

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from training.weights import Weights
 
-DROP = 1 / 8  # share of the rows that must have finished before the cache is copied without them
+DROP = 1 / 8  # share of the rows that must be dropped at least, since that copies the cache
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ def sample(
             break
 
         column = width + step
-        if alive <= (1 - DROP) * len(alive_B):
-            kept_B = alive_B.nonzero()[:, 0]
+        kept_B = _kept(alive_B, groups.counts)
+        if len(kept_B) <= (1 - DROP) * len(alive_B):
             cache = [_keep_rows(tensor, kept_B, column) for tensor in cache]
             rows_B, picked_B, padding_B = rows_B[kept_B], picked_B[kept_B], padding_B[kept_B]
             mask_B_L, alive_B = mask_B_L[kept_B], alive_B[kept_B]
@@ -274,6 +274,21 @@ def _groups(owners: list[int], weights: Weights) -> _Groups:
     counts = [owners.count(adapter) for adapter in range(weights.adapters)]
     ends_G = torch.tensor(counts, device=weights.embedding_V_D.device).cumsum(0)
     return _Groups(counts, ends_G.to(torch.int32))
+
+
+def _kept(alive_B: Tensor, counts: list[int]) -> Tensor:
+    """Which rows go on: those that have not finished.
+
+    Where all adapters have as many rows, they still have afterwards: some that have finished fill
+    up, since one product of equal groups is faster than groups of different sizes.
+    """
+    if len(counts) == 1 or min(counts) < max(counts):
+        return alive_B.nonzero()[:, 0]
+    alive_G_R = alive_B.view(len(counts), counts[0])
+    most = int(alive_G_R.sum(dim=1).max())
+    alive_first_G_R = alive_G_R.logical_not().to(torch.uint8).argsort(dim=1, stable=True)
+    starts_G_1 = torch.arange(0, len(alive_B), counts[0], device=alive_B.device)[:, None]
+    return (alive_first_G_R[:, :most] + starts_G_1).flatten()
 
 
 def _empty_cache(weights: Weights, rows: int, length: int) -> list[Tensor]:

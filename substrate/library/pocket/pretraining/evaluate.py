@@ -24,9 +24,7 @@ from transformers.cache_utils import DynamicCache
 POCKET = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(POCKET / "overlay")]
 
-from training.programs import DOMAINS, FRESH, TRAINING, definitions_source  # noqa: E402
-from training.vocabulary import END_ID, PAD_ID, TOKENS, encode  # noqa: E402
-from training.world import (  # noqa: E402
+from training.pocket import (  # noqa: E402
     Problem,
     deduce,
     draw,
@@ -36,6 +34,8 @@ from training.world import (  # noqa: E402
     reward,
     trace,
 )
+from training.programs import DOMAINS, FRESH, TRAINING, definitions_source  # noqa: E402
+from training.vocabulary import END_ID, PAD_ID, TOKENS, encode  # noqa: E402
 
 DEPTHS = range(1, 9)
 SAMPLES = 8  # of pass@k

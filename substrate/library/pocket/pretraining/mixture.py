@@ -7,9 +7,9 @@ the frontier. Proposals and questions are as deep as the world goes, but rarely.
 import random
 from typing import TypeVar
 
+from training.pocket import Problem, ask, deduce, draw, draw_asked
 from training.programs import DOMAINS
 from training.vocabulary import END_ID, IDS, KEY, encode
-from training.world import Problem, ask, deduce, draw, draw_asked
 
 # Shares of examples. `quoted` is `deduce` with a composition of quoted definitions.
 FORMATS = {
