@@ -238,3 +238,31 @@ def test_help_lists_every_command_with_what_it_does() -> None:
     listed = {line.split()[0] for line in shown if len(line.split()) > 1}
     commands = {"run", "resume", "stop", "report", "policy", "substrate", "doctor", "up", "down"}
     assert commands <= listed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_campaign_on_pocket_trains_and_measures_a_real_model(
+    tmp_path: Path, prefect_api: str
+) -> None:
+    run = ["run", "--substrate", "pocket", "--rounds", "1", "--width", "3", "--rollouts", "256"]
+    done = subprocess.run(
+        [*SEEDBED, *run],
+        cwd=REPO,
+        env={**os.environ, "SEEDBED_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=390,
+    )
+    assert done.returncode == 0, done.stderr
+    slots = json.loads(seedbed(tmp_path, "report", "--json").stdout)["rounds"][0]["slots"]
+    assert slots[0]["outcome"] == "evaluated"
+    assert slots[0]["dev"]["n"] == 500
+    assert slots[0]["dev"]["domains"].keys() == {
+        "integers",
+        "strings",
+        "lists",
+        "booleans",
+        "bits",
+    }
+    assert 0.3 < slots[0]["dev"]["value"] < 0.6

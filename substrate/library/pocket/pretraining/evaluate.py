@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 from transformers import Qwen3ForCausalLM
-from transformers.cache_utils import DynamicCache
 
 POCKET = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(POCKET / "overlay")]
+REFERENCE = POCKET.parents[1] / "reference"
+sys.path[:0] = [str(POCKET / "overlay"), str(REFERENCE)]
 
 from training.pocket import (  # noqa: E402
     Problem,
@@ -35,7 +35,10 @@ from training.pocket import (  # noqa: E402
     trace,
 )
 from training.programs import DOMAINS, FRESH, TRAINING, definitions_source  # noqa: E402
-from training.vocabulary import END_ID, PAD_ID, TOKENS, encode  # noqa: E402
+from training.vocabulary import END_ID, TOKENS, encode  # noqa: E402
+
+from training.sampling import sample  # noqa: E402
+from training.weights import Weights, pack  # noqa: E402
 
 DEPTHS = range(1, 9)
 SAMPLES = 8  # of pass@k
@@ -50,27 +53,26 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     model = Qwen3ForCausalLM.from_pretrained(arguments.base, dtype=torch.float32).eval()
-    print(json.dumps(evaluate(model, arguments.problems), indent=1))
+    print(json.dumps(evaluate(pack(model), arguments.problems), indent=1))
 
 
-def evaluate(model: Qwen3ForCausalLM, count: int) -> dict[str, Any]:
-    dice = random.Random(SEED)
-    torch.manual_seed(SEED)
+def evaluate(weights: Weights, count: int) -> dict[str, Any]:
+    dice, noise = random.Random(SEED), torch.Generator().manual_seed(SEED)
     problems = [
         draw(dice, "deduce", domain, depth, FRESH)
         for depth in DEPTHS
         for domain in DOMAINS
         for _ in range(count)
     ]
-    greedy = rewards(model, problems, 0.0)
-    sampled = rewards(model, [p for p in problems for _ in range(SAMPLES)], 1.0)
+    greedy = rewards(weights, problems, 0.0, noise)
+    sampled = rewards(weights, [p for p in problems for _ in range(SAMPLES)], 1.0, noise)
     passed = [
         float(any(sampled[start : start + SAMPLES])) for start in range(0, len(sampled), SAMPLES)
     ]
     averaged = [
         sum(sampled[start : start + SAMPLES]) / SAMPLES for start in range(0, len(sampled), SAMPLES)
     ]
-    forced = rewards(model, problems, 0.0, forced=True)
+    forced = rewards(weights, problems, 0.0, noise, forced=True)
     report: dict[str, Any] = {"deduce": {}, "formats": {}}
     for name, values in (
         ("greedy", greedy),
@@ -88,9 +90,9 @@ def evaluate(model: Qwen3ForCausalLM, count: int) -> dict[str, Any]:
             for domain in DOMAINS
             for _ in range(count // 2)
         ]
-        report["formats"][format] = by_depth(drawn, rewards(model, drawn, 0.0), None)
-    report["proposals"] = proposals(model, 50 * count)
-    report["questions"] = questions(model, dice, 4 * count)
+        report["formats"][format] = by_depth(drawn, rewards(weights, drawn, 0.0, noise), None)
+    report["proposals"] = proposals(weights, 50 * count, noise)
+    report["questions"] = questions(weights, dice, 4 * count, noise)
     return report
 
 
@@ -108,7 +110,11 @@ def by_depth(problems: list[Problem], values: list[float], domain: str | None) -
 
 
 def rewards(
-    model: Qwen3ForCausalLM, problems: list[Problem], temperature: float, forced: bool = False
+    weights: Weights,
+    problems: list[Problem],
+    temperature: float,
+    noise: torch.Generator,
+    forced: bool = False,
 ) -> list[float]:
     """The reward of one completion for each problem. Forced: its first step's line is given."""
     prompts, starts = [], []
@@ -117,30 +123,34 @@ def rewards(
         starts.append(start)
         prompts.append(problem["prompt"] + start)
     limits = [2 * len(encode(problem["answer"])) + 4 for problem in problems]
-    texts = complete(model, prompts, limits, temperature)
+    texts = complete(weights, prompts, limits, temperature, noise)
     return [
         reward(problem, start + text)
         for problem, start, text in zip(problems, starts, texts, strict=True)
     ]
 
 
-def proposals(model: Qwen3ForCausalLM, count: int) -> dict[str, Any]:
+def proposals(weights: Weights, count: int, noise: torch.Generator) -> dict[str, Any]:
     """Share of valid proposals, and how deep those are."""
     domains = [DOMAINS[index % len(DOMAINS)] for index in range(count)]
-    texts = complete(model, [f"<propose>{domain}" for domain in domains], [160] * count, 1.0)
+    texts = complete(
+        weights, [f"<propose>{domain}" for domain in domains], [160] * count, 1.0, noise
+    )
     read = [read_proposal(domain, text) for domain, text in zip(domains, texts, strict=True)]
     declared = sum(text[:2].isdecimal() and int(text[:2]) >= 5 for text in texts)
     report = _written([pair[0].depth for pair in read if pair], count)
     return report | {"declared>=5": round(declared / count, 4)}
 
 
-def questions(model: Qwen3ForCausalLM, dice: random.Random, count: int) -> dict[str, Any]:
+def questions(
+    weights: Weights, dice: random.Random, count: int, noise: torch.Generator
+) -> dict[str, Any]:
     """Share of valid questions about documents, how deep those are, and how many keys are right."""
     prompts = []
     for index in range(count):
         document, _, _ = draw_asked(dice, DOMAINS[index % len(DOMAINS)], 2)
         prompts.append("<ask>" + definitions_source(document))
-    texts = complete(model, prompts, [300] * count, 1.0)
+    texts = complete(weights, prompts, [300] * count, 1.0, noise)
     read = [read_asked(prompt, text) for prompt, text in zip(prompts, texts, strict=True)]
     asked = [item for item in read if item]
     keyed = sum(key == trace(program, value) for program, value, key in asked)
@@ -148,53 +158,29 @@ def questions(model: Qwen3ForCausalLM, dice: random.Random, count: int) -> dict[
     return report | {"key_right": round(keyed / max(1, len(asked)), 3)}
 
 
-@torch.inference_mode()
 def complete(
-    model: Qwen3ForCausalLM, prompts: list[str], limits: list[int], temperature: float
+    weights: Weights,
+    prompts: list[str],
+    limits: list[int],
+    temperature: float,
+    dice: torch.Generator,
 ) -> list[str]:
-    """One completion a prompt; prompts of one length share a batch, so there is no padding."""
-    ids = [encode(prompt) for prompt in prompts]
-    order = sorted(range(len(ids)), key=lambda index: (len(ids[index]), limits[index]))
-    texts = [""] * len(ids)
-    while order:
-        batch = [index for index in order[:BATCH] if len(ids[index]) == len(ids[order[0]])]
-        order = order[len(batch) :]
-        done = _decode(
-            model,
-            torch.tensor([ids[index] for index in batch]),
-            max(limits[index] for index in batch),
-            temperature,
+    """One completion a prompt, up to its end or about its limit of tokens."""
+    order = sorted(range(len(prompts)), key=lambda index: (limits[index], len(prompts[index])))
+    texts = [""] * len(prompts)
+    for start in range(0, len(order), BATCH):
+        batch = order[start : start + BATCH]
+        completions = sample(
+            weights,
+            [encode(prompts[index]) for index in batch],
+            end=END_ID,
+            max_tokens=max(limits[index] for index in batch),
+            temperature=temperature,
+            generator=dice,
         )
-        for index, tokens in zip(batch, done, strict=True):
-            texts[index] = "".join(TOKENS[token] for token in tokens)
+        for index, completion in zip(batch, completions, strict=True):
+            texts[index] = "".join(TOKENS[token] for token in completion.tokens if token != END_ID)
     return texts
-
-
-def _decode(
-    model: Qwen3ForCausalLM, ids_B_T: torch.Tensor, limit: int, temperature: float
-) -> list[list[int]]:
-    """Tokens up to the end of each row; rows that have ended are dropped as they get many."""
-    cache = DynamicCache(config=model.config)
-    rows = torch.arange(len(ids_B_T))
-    done: list[list[int]] = [[] for _ in rows]
-    step_B_T = ids_B_T
-    for _ in range(limit):
-        logits_B_V = model(step_B_T, past_key_values=cache, logits_to_keep=1).logits[:, -1]
-        logits_B_V[:, PAD_ID] = -torch.inf
-        if temperature:
-            next_B = torch.multinomial(torch.softmax(logits_B_V / temperature, -1), 1)[:, 0]
-        else:
-            next_B = logits_B_V.argmax(-1)
-        going = next_B != END_ID
-        for row, token in zip(rows[going].tolist(), next_B[going].tolist(), strict=True):
-            done[row].append(token)
-        if not going.any():
-            break
-        if not going.all():
-            cache.batch_select_indices(going.nonzero()[:, 0])
-            rows, next_B = rows[going], next_B[going]
-        step_B_T = next_B[:, None]
-    return done
 
 
 def _draw(dice: random.Random, format: str, domain: str, depth: int) -> Problem:
