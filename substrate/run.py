@@ -23,7 +23,6 @@ from substrate.store import Snapshot
 OUT = "out"
 RESULT_BYTES = 1 << 20
 REASON_CHARACTERS = 500
-MALLOC_KEEPS = 4 * 10**9  # bytes
 WRAP_UP = 0.9  # share of the time limit after which a recipe is to wrap up by itself
 
 # How the standard library, PyTorch, CUDA and the C++ runtime say that memory ran out.
@@ -122,6 +121,7 @@ def interpreter(manifest: DropIn) -> str:
 def environment(manifest: DropIn) -> dict[str, str]:
     """What recipe and scorer get on top of the jail's own variables."""
     threads = str(manifest.run.threads)
+    kept = str(manifest.limits.memory_mb * 2**20 // 4)
     variables = {
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
@@ -131,9 +131,9 @@ def environment(manifest: DropIn) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
         # glibc gives large blocks back at once, and each step of training asks for them again: the
-        # kernel clears these pages anew, a tenth of the time of a small model's run.
-        "MALLOC_TRIM_THRESHOLD_": str(MALLOC_KEEPS),
-        "MALLOC_MMAP_THRESHOLD_": str(MALLOC_KEEPS),
+        # kernel clears these pages anew, which costs a small model's run a tenth of its time.
+        "MALLOC_TRIM_THRESHOLD_": kept,
+        "MALLOC_MMAP_THRESHOLD_": kept,
     }
     if manifest.run.device == "cpu":
         variables["CUDA_VISIBLE_DEVICES"] = ""  # one substrate, one kind of device, on any machine

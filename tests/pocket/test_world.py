@@ -176,6 +176,7 @@ def test_abduction_accepts_any_input_that_gives_the_output() -> None:
     assert pocket.reward(problem, "\n x=x//2#8\n x=x+1#7\nf(7)") == 0.0
     assert pocket.reward(problem, "\n x=x//2#6\n x=x+1#5\nf(6)") == 0.0
     assert pocket.reward(problem, "\nf(5)") == 0.0
+    assert pocket.reward(problem, "\n x=x//2#6\n x=x+1#5\nf(99)") == 0.0
 
 
 def test_induction_is_judged_on_hidden_inputs() -> None:

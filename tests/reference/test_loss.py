@@ -184,12 +184,14 @@ def test_loss_and_gradients_are_those_of_trl(
     close(gradients(ours, model), gradients(theirs, model))
 
 
+@pytest.mark.parametrize("loss", ["dr_grpo", "grpo"])
 @pytest.mark.parametrize("idle", [1, PROMPTS])
 def test_rows_without_advantage_are_left_out_without_a_change(
-    trainer: Any, batch: dict[str, Any], idle: int
+    trainer: Any, batch: dict[str, Any], idle: int, loss: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from training.trainer import with_gradient
 
+    monkeypatch.setattr(trainer, "loss_type", loss)
     batch["advantages"].view(PROMPTS, GROUP)[:idle] = 0
     smaller = with_gradient(batch)
     assert len(smaller["advantages"]) == max(1, int((batch["advantages"] != 0).sum()))
@@ -201,17 +203,24 @@ def test_rows_without_advantage_are_left_out_without_a_change(
 
 
 @pytest.mark.parametrize("scale", ["none", "group"])
-def test_advantages_are_those_of_trl(trainer: Any, scale: str) -> None:
+def test_advantages_are_those_of_trl(
+    trainer: Any, scale: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from training.advantages import grpo
 
     rewards_P_G = torch.tensor([[1.0, 1, 1, 1], [0, 1, 0, 0], [1, 0.25, 0, 1]])
-    trainer.scale_rewards = scale
-    trainer.reward_funcs = [lambda completions, **columns: rewards_P_G.flatten().tolist()]
-    trainer.rollout_func = lambda prompts, _: {
-        "prompt_ids": [[2]] * len(prompts),
-        "completion_ids": [[2, 1]] * len(prompts),
-        "logprobs": [[0.0, 0.0]] * len(prompts),
-    }
+    rewards = [lambda completions, **columns: rewards_P_G.flatten().tolist()]
+    monkeypatch.setattr(trainer, "scale_rewards", scale)
+    monkeypatch.setattr(trainer, "reward_funcs", rewards)
+    monkeypatch.setattr(
+        trainer,
+        "rollout_func",
+        lambda prompts, _: {
+            "prompt_ids": [[2]] * len(prompts),
+            "completion_ids": [[2, 1]] * len(prompts),
+            "logprobs": [[0.0, 0.0]] * len(prompts),
+        },
+    )
     rows = [{"prompt": "word"}] * (PROMPTS * GROUP)
     found = trainer._generate_and_score_completions(rows)["advantages"]
     wanted = {"none": dr_grpo, "group": grpo}[scale](rewards_P_G).flatten()

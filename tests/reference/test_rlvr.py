@@ -244,6 +244,7 @@ def test_training_raises_the_reward(snapshot: Snapshot, tmp_path: Path) -> None:
             Outcome.CRASHED,
             "set has depths [1]: raise a weight",
         ),
+        ({"LOSS": "dapo"}, None, Outcome.CRASHED, "wanted a loss of ('dr_grpo', 'grpo')"),
         ({}, 7, Outcome.CRASHED, "wanted a budget of a group, 8 rollouts, found 7"),
     ],
 )
@@ -311,6 +312,19 @@ def test_a_problem_comes_again_only_after_the_others_of_its_kind() -> None:
     prompts = [next(drawn)["prompt"] for _ in range(12)]
     assert len(set(prompts[:6])) == len(set(prompts[6:])) == 6
     assert prompts[:6] != prompts[6:]
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        {"depth_weights": [1.0], "domain_weights": [["integers", 1.0]]},
+        {"depth_weights": [1.0], "format_weights": [["choose", -1.0]]},
+        {"depth_weights": [1.0, -0.5]},
+    ],
+)
+def test_weights_below_0_or_of_nothing_that_is_there_are_refused(weights: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"wanted (depth )?weights of at least 0"):
+        next(draw(PROBLEMS, random.Random(0), **weights))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The decoder against transformers generate, and many adapters against one at a time."""
 
 import dataclasses
+import math
 from typing import Any
 
 import pytest
@@ -250,6 +251,18 @@ def test_wrong_orders_are_refused(orders: dict, message: str) -> None:
         sample(pack(qwen3()), **given)
 
 
+def test_a_bfloat16_base_with_float32_factors_is_sampled_in_bfloat16() -> None:
+    shape = LoraConfig(r=4, target_modules=PROJECTIONS, init_lora_weights=False)
+    model = get_peft_model(qwen3().bfloat16(), shape)
+    assert isinstance(model, PeftModel)
+    factors = {weight.dtype for name, weight in model.named_parameters() if "lora_" in name}
+    assert factors == {torch.float32}
+    weights = pack(model, ["default"])
+    assert weights.layers[0].qkv_G_D_O.dtype == torch.bfloat16
+    found = sample(weights, prompts_of(8), end=END, max_tokens=5, temperature=0)
+    assert all(math.isfinite(logprob) for one in found for logprob in one.logprobs)
+
+
 def test_what_the_decoder_does_not_know_is_refused(population: PeftModel) -> None:
     small = GPT2Config(n_embd=8, n_layer=1, n_head=1, vocab_size=9, n_positions=8)
     with pytest.raises(ValueError, match="found a GPT2LMHeadModel"):
@@ -257,11 +270,15 @@ def test_what_the_decoder_does_not_know_is_refused(population: PeftModel) -> Non
     biased = LlamaConfig(**SHAPE, num_key_value_heads=2, attention_bias=True)
     with pytest.raises(ValueError, match="attention_bias True"):
         pack(LlamaForCausalLM(biased))
+    biased = LlamaConfig(**SHAPE, num_key_value_heads=2, mlp_bias=True)
+    with pytest.raises(ValueError, match="without a bias"):
+        pack(LlamaForCausalLM(biased))
     with pytest.raises(ValueError, match=r"found \['fourth'\]"):
         pack(population, ["fourth"])
     for changed in (
         LoraConfig(r=2, target_modules=["q_proj"], use_dora=True),
         LoraConfig(r=2, target_modules=["q_proj", "lm_head"]),
+        LoraConfig(r=2, target_modules=["q_proj"], modules_to_save=["lm_head"]),
     ):
         model = get_peft_model(llama(), changed)
         assert isinstance(model, PeftModel)

@@ -2,9 +2,9 @@
 
     python substrate/library/pocket/make_data.py
 
-Each set draws from its own side of the split (`training/programs.py`), which pretraining, RL and
-proposals never enter, so no problem is in two sets or in what a model learnt from. All are `deduce`
-problems: their answer, the trace, is the only right one.
+Each set draws from its own side of the split (`training/programs.py`), which pretraining and
+proposals never enter, so no problem is in two sets; training enters that of the target set alone.
+All are `deduce` problems: their answer, the trace, is the only right one.
 
 The target set has plenty of every domain and depth, for whoever wants to choose among them. Dev
 asks for integers and strings about the frontier; external and lockbox ask for bits, booleans and

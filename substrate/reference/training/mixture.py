@@ -24,13 +24,23 @@ def draw(
     without a weight has 1. A share `rehearsal` of the draws is from depths up to `rehearsal_depth`
     instead, each depth alike. A problem that says nothing of its depth has depth 1.
 
-    Raises ValueError when the weights leave no problem.
+    Raises ValueError when the weights leave no problem, for one below 0, and for one of a domain or
+    format that no problem has.
     """
     kinds: dict[tuple[str, str, int], list[Problem]] = {}
     for problem in problems:
         kind = (problem["domain"], problem.get("format", ""), problem.get("depth", 1))
         kinds.setdefault(kind, []).append(problem)
     names = sorted(kinds)
+    for place, weights in enumerate((domain_weights, format_weights)):
+        unknown = {name for name, _ in weights} - {kind[place] for kind in names}
+        if unknown or any(weight < 0 for _, weight in weights):
+            raise ValueError(
+                f"wanted weights of at least 0 for {sorted({kind[place] for kind in names})}, "
+                f"found {list(weights)}"
+            )
+    if min(depth_weights, default=0) < 0:
+        raise ValueError(f"wanted depth weights of at least 0, found {list(depth_weights)}")
     depths, domains = dict(enumerate(depth_weights, start=1)), dict(domain_weights)
     formats = dict(format_weights)
     practice, shallow = [], []

@@ -24,16 +24,25 @@ from training.models import ADAPTER
 from training.sampling import sample
 from training.weights import pack
 
+ROWWISE = ("dr_grpo", "grpo")  # TRL's losses that divide by the number of rows
+
 
 class Trainer(GRPOTrainer):
     """GRPOTrainer for a model with one LoRA adapter. Arguments as there, and:
 
     journal: counts rollouts and tokens, gets the metrics, says when to stop. A loss that is not
     finite raises Diverged out of `train`, for the journal to record.
+
+    Raises ValueError for a loss that `with_gradient` would change.
     """
 
     def __init__(self, *, journal: Journal, **arguments: Any) -> None:
         super().__init__(rollout_func=self._rollout, **arguments)
+        if self.loss_type not in ROWWISE or self.beta != 0:
+            raise ValueError(
+                f"wanted a loss of {ROWWISE} and beta 0, found {self.loss_type!r} and "
+                f"{self.beta}; another needs the rows that `with_gradient` leaves out"
+            )
         self.remove_callback(PrinterCallback)
         self.add_callback(_Reporter(journal))
         self._journal = journal

@@ -15,6 +15,7 @@ import torch
 from peft import PeftModel
 from peft.tuners.lora import Linear as LoraLinear
 from peft.tuners.lora import LoraLayer
+from peft.utils.other import ModulesToSaveWrapper
 from torch import Tensor, nn
 from transformers import LlamaForCausalLM, Qwen3ForCausalLM
 from transformers.modeling_utils import PreTrainedModel
@@ -122,7 +123,13 @@ def _merged(base: nn.Module, names: list[str], adapters: Sequence[str]) -> Tenso
                     update = projection.scaling[adapter] * (b_O_R @ a_R_I)
                 projection = projection.get_base_layer()
             assert isinstance(projection, nn.Linear)
-            weights.append((projection.weight + update).T)
+            if projection.bias is not None:
+                raise ValueError(
+                    f"wanted projections without a bias, found one on {name}; sample from such a "
+                    "model with transformers generate"
+                )
+            # Factors are float32 on any base; the sum is the base's, as the rest of the model.
+            weights.append((projection.weight + update).to(projection.weight.dtype).T)
         merged.append(torch.cat(weights, dim=1))
     return torch.stack(merged)
 
@@ -131,9 +138,15 @@ def _check_adapters(base: nn.Module, adapters: Sequence[str]) -> None:
     """Raises ValueError where an adapter changes what `pack` does not merge, or nothing at all."""
     known: set[str] = set()
     for name, module in base.named_modules():
+        if isinstance(module, ModulesToSaveWrapper):
+            raise ValueError(
+                f"wanted plain LoRA on projections only, found {name} trained as a whole; sample "
+                "from it with transformers generate"
+            )
         if isinstance(module, LoraLayer):
             known.update(module.lora_A)
-            plain = isinstance(module, LoraLinear) and not module.lora_variant
+            extras = module.lora_variant or any(module.lora_bias.values())
+            plain = isinstance(module, LoraLinear) and not extras
             if not plain or not re.fullmatch(r"model\.layers\.\d+\.\w+\.\w+_proj", name):
                 raise ValueError(
                     f"wanted plain LoRA on projections only, found an adapter on {name}; sample "

@@ -1,7 +1,7 @@
 """The world: what a completion is worth. A substrate with rules of its own lays a file over this.
 
-Recipes that learn from rewards and the evaluation that scores adapters ask this one function, so
-that nothing is trained towards another rule than it is measured by.
+Recipes that learn from rewards and the evaluation that scores adapters ask this one function:
+evaluation always the snapshot's, a recipe its fork's own copy.
 """
 
 from collections.abc import Mapping

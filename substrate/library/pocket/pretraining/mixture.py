@@ -1,7 +1,7 @@
 """What the base model is pretrained on: formats by share, depths by format and phase.
 
 Every problem is of the training side. Solved problems are shallow: that, and nothing else, plants
-the frontier. Proposals and questions are as deep as the world goes, but rarely.
+the frontier. Proposals are as deep as the world goes and questions up to 8, but rarely.
 """
 
 import random

@@ -70,6 +70,10 @@ def pretrain(out: Path, seed: int, steps: int, until: int, threads: int) -> None
         muon.load_state_dict(saved["muon"])
         adam.load_state_dict(saved["adam"])
         block, spent, trained = saved["block"], saved["cpu_seconds"], saved["tokens"]
+    # What was logged behind the checkpoint is done, and logged, again.
+    known = (out / "log.jsonl").read_text().splitlines() if (out / "log.jsonl").exists() else []
+    known = [line for line in known if json.loads(line)["step"] <= block * BLOCK]
+    (out / "log.jsonl").write_text("".join(f"{line}\n" for line in known))
 
     started, last_save = time.process_time() - spent, time.monotonic()
     losses: list[float] = []

@@ -59,19 +59,16 @@ def reward(problem: Mapping[str, Any], completion: str) -> float:
     """1.0 when the completion solves the problem, with a true trace where one is asked for; else 0.
 
     The completion is the text up to the end-of-sequence token. Line breaks around it are ignored.
-    Raises ValueError for a problem of an unknown format.
+    Raises ValueError for a problem of an unknown format or without a sound program.
     """
     prompt, text = str(problem["prompt"]), "\n" + completion.strip("\n").rstrip()
     for marker in ("<deduce>", "<choose>"):
         if prompt.startswith(marker):
             return float(text == problem["answer"])
-    try:
-        if prompt.startswith("<abduce>"):
-            return float(_abduces(prompt.removeprefix("<abduce>"), text))
-        if prompt.startswith("<induce>"):
-            return float(_induces(problem, text))
-    except BadProgram:
-        return 0.0
+    if prompt.startswith("<abduce>"):
+        return float(_abduces(prompt.removeprefix("<abduce>"), text))
+    if prompt.startswith("<induce>"):
+        return float(_induces(problem, text))
     raise ValueError(f"wanted a prompt of one of {FORMATS}, found {prompt[:20]!r}")
 
 
@@ -312,19 +309,28 @@ def _abduces(prompt: str, text: str) -> bool:
     domain, wanted = read_value(output)
     program = read_program(code, domain)
     _, _, call = text.rpartition("\nf(")
-    found_domain, value = read_value(call.removesuffix(")"))
-    if found_domain != domain or text != backward_trace(program, value):
+    try:
+        found_domain, value = read_value(call.removesuffix(")"))
+        if found_domain != domain or text != backward_trace(program, value):
+            return False
+        return run(program, value)[-1] == wanted
+    except BadProgram:  # no value, or one on which the program does not run
         return False
-    return run(program, value)[-1] == wanted
 
 
 def _induces(problem: Mapping[str, Any], text: str) -> bool:
     true = read_program(problem["answer"], problem["domain"])
-    found = read_program(text, problem["domain"])
     pairs = [line.split(")#") for line in problem["prompt"].split("\nf(")[1:]]
     inputs = [read_value(shown)[1] for shown, _ in pairs]
     # The seed is the problem itself: every completion is judged on the same hidden inputs.
     inputs += _inputs(true, HIDDEN_PAIRS, random.Random(problem["prompt"]))
-    return found.depth <= DEEPEST and all(
-        run(found, value)[-1] == run(true, value)[-1] for value in inputs
-    )
+    outputs = [run(true, value)[-1] for value in inputs]
+    try:
+        found = read_program(text, problem["domain"])
+        if found.depth > DEEPEST:
+            return False
+        return all(
+            run(found, value)[-1] == output for value, output in zip(inputs, outputs, strict=True)
+        )
+    except BadProgram:  # no program, or one that does not run on every input
+        return False

@@ -14,7 +14,8 @@ line is without effect and no two lines cancel, so its depth (its number of line
 side a problem belongs to is a hash of its inlined lines and its input (`side`), so that sets drawn
 from different sides cannot share a problem, whatever names its definitions bear. Pretraining may
 use the training side; RL and proposals that and the fresh side; nobody learns from a held-out one
-but from the target set, once it is handed out.
+but from the target set, once it is handed out. What is held out is the problem, not its parts: a
+few lines of one may stand, with the same values, within a longer program of another side.
 """
 
 import ast
