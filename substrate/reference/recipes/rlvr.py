@@ -10,6 +10,9 @@ Which problems are practised is decided here alone: by the constants of the mixt
 spent in whole steps; a rest that is less than a step is left. Two runs of one seed and thread count
 give the same bytes.
 
+For bases that `training/weights.py` knows: plain Llama and Qwen3, small ones, since each step
+merges the adapter into a copy of them.
+
 Left out on purpose: a reference model and its KL penalty, several steps on one batch, an
 evaluation on held-out data (the host measures), early stopping.
 """
@@ -30,7 +33,8 @@ from training.models import load_tokenizer, load_with_lora, save_adapter
 from training.trainer import Trainer
 
 # The optimiser.
-LEARNING_RATE = 3e-3  # for a model of 0.3 M parameters, which forgets at 1e-2; large ones take less
+# For a model of 0.3 M parameters, which forgets at 1e-2, and in long runs at this; large ones less.
+LEARNING_RATE = 3e-3
 DECAY = False  # to zero, linearly, when the budget ends (True); or the rate stays
 BETAS = [0.9, 0.95]  # of AdamW, as GPT-3 (Brown et al., arXiv 2005.14165, appendix B)
 WEIGHT_DECAY = 0.0
