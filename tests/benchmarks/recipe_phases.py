@@ -27,8 +27,8 @@ PROFILED = (
 
 WHAT = (
     f"CPU-seconds of one run of rlvr on pocket with {ROLLOUTS:,} rollouts, one thread, by phase, "
-    "from the standard library's profiler but for imports; then without the profiler. Medians of 3. The fixed cost "
-    "is imports, set-up and saving."
+    "from the standard library's profiler but for imports; then without the profiler. Medians of "
+    "3. The fixed cost is imports, set-up and saving."
 )
 
 
