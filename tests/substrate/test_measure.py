@@ -271,7 +271,8 @@ def test_the_scorer_sees_nothing_of_the_hosts_environment(
     found = measured(fork, snapshot=snapshot)
     assert found.score is not None
     assert found.score["engine"].split() == [
-        "CUDA_VISIBLE_DEVICES", "HF_HUB_OFFLINE", "HOME", "LANG", "MKL_NUM_THREADS",
+        "CUDA_VISIBLE_DEVICES", "HF_HUB_OFFLINE", "HOME", "LANG", "MALLOC_MMAP_THRESHOLD_",
+        "MALLOC_TRIM_THRESHOLD_", "MKL_NUM_THREADS",
         "NUMEXPR_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PATH",
         "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "RAYON_NUM_THREADS", "SEEDBED_JAIL", "TMPDIR",
         "TOKENIZERS_PARALLELISM",
