@@ -32,7 +32,7 @@ help: ## List the commands
 	@sed -nE 's/^([a-z%-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
 demo: .venv/.installed-dev ## Run a first campaign, 2 rounds of 8 short trials that train a small model: no key, no GPU
-	@.venv/bin/seedbed run --substrate pocket --recipe rlvr --rounds 2 --width 8 --worker sampler --seed 0 --rollouts 2560
+	@.venv/bin/seedbed run --substrate pocket --recipe rlvr --rounds 2 --width 8 --worker sampler --seed 0 --rollouts 1920 --looks-per-round 2
 
 test: .venv/.installed-dev ## Run the tests that any machine can run in minutes (ARGS="-k word" for some)
 	@$(IN_VENV) -m pytest -m "not slow and not gpu and not browser" $(ARGS)
