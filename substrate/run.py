@@ -131,7 +131,7 @@ def environment(manifest: DropIn) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
         # glibc gives large blocks back at once, and each step of training asks for them again: the
-        # kernel clears these pages anew, which costs a small model's run a tenth of its time.
+        # kernel clears these pages anew, which a small model's run would pay for at every step.
         "MALLOC_TRIM_THRESHOLD_": kept,
         "MALLOC_MMAP_THRESHOLD_": kept,
     }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 POCKET = Path(__file__).parents[2] / "substrate" / "library" / "pocket"
 
-# For these imports alone: no other test should find the overlay's modules by accident.
+# The path is put back, so that other tests import the reference's modules where both have one.
 _before = sys.path[:]
 sys.path[:0] = [str(POCKET / "overlay"), str(POCKET / "pretraining"), str(POCKET)]
 import make_data  # noqa: E402, F401

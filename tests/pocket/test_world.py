@@ -278,7 +278,7 @@ def test_the_tokenizer_is_the_vocabulary(tmp_path: Path) -> None:
     assert tokenizer("f(x)=é")["input_ids"].count(tokenizer.unk_token_id) > 0
 
 
-def test_the_base_loads_offline_and_is_solid_at_depths_one_and_two() -> None:
+def test_the_base_loads_offline_is_solid_to_depth_four_and_has_its_frontier_at_six() -> None:
     folder = POCKET / "base"
     assert sum(file.stat().st_size for file in folder.iterdir()) <= MOST_BYTES
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
@@ -289,14 +289,14 @@ def test_the_base_loads_offline_and_is_solid_at_depths_one_and_two() -> None:
 
     dice = random.Random(8)
     problems = [
-        pocket.draw(dice, "deduce", domain, depth)
-        for domain, depth in itertools.product(DOMAINS, (1, 2))
-        for _ in range(4)
+        pocket.draw(dice, "deduce", domain, depth, programs.FRESH)
+        for domain, depth in itertools.product(DOMAINS, (2, 4, 6, 10))
+        for _ in range(8)
     ]
     inputs = tokenizer([p["prompt"] for p in problems], return_tensors="pt", padding=True)
     greedy = GenerationConfig(
         do_sample=False,
-        max_new_tokens=48,
+        max_new_tokens=120,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
@@ -305,8 +305,12 @@ def test_the_base_loads_offline_and_is_solid_at_depths_one_and_two() -> None:
             **inputs, generation_config=greedy
         )[:, inputs["input_ids"].shape[1] :]
     texts = tokenizer.batch_decode(ids, skip_special_tokens=True)
-    rewards = [pocket.reward(p, text) for p, text in zip(problems, texts, strict=True)]
-    assert sum(rewards) >= 0.85 * len(problems)
+    solved = dict.fromkeys((2, 4, 6, 10), 0.0)
+    for problem, text in zip(problems, texts, strict=True):
+        solved[problem["depth"]] += pocket.reward(problem, text) / 40
+    assert min(solved[2], solved[4]) >= 0.95
+    assert 0.1 < solved[6] < 0.7
+    assert solved[10] == 0
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import json
 import os
 import random
 import signal
@@ -21,52 +20,10 @@ from substrate.fork import Fork, make_fork
 from substrate.job import MetricsRow, Result
 from substrate.outcome import Outcome
 from substrate.run import RunRecord, environment, job_for, run_recipe
-from substrate.store import Snapshot, Store, tree_sha256
+from substrate.store import Snapshot, Store
+from tests.reference.tiny_dropin import SETS, write_base, write_dropin
 from training.mixture import draw
 
-MANIFEST = """\
-schema_version = 1
-name = "letters"
-title = "Texts that begin with a letter, from a random model of a few thousand weights"
-recipe = "rlvr"
-
-[base]
-path = "base"
-sha256 = "BASE_SHA256"
-source = "made by a test"
-licence = "Apache-2.0"
-
-[adapter]
-rank = 4
-alpha = 8.0
-target_modules = ["q_proj", "v_proj", "up_proj", "down_proj"]
-
-[budget]
-rollouts = 1000
-
-[limits]
-seconds = 100.0
-memory_mb = 4096
-file_mb = 64
-
-[sets.target]
-path = "target.jsonl"
-domains = ["letters"]
-"""
-SCORED = """
-[sets.{name}]
-path = "{path}"
-domains = ["letters"]
-metric = "accuracy"
-direction = "maximise"
-range = [0.0, 1.0]
-"""
-SETS = {
-    "target": "target.jsonl",
-    "dev": "dev.jsonl",
-    "external": "judge/external.jsonl",
-    "lockbox": "judge/lockbox.jsonl",
-}
 # The rewards of this drop-in, laid over the reference as a file of its own.
 WORLD = '''\
 """Letters: a completion is right when it begins with the answer, always the same."""
@@ -86,42 +43,14 @@ OVERRIDES: Overrides = {
 }
 
 
-def write_base(folder: Path) -> None:
-    """A random Qwen3 with a tokenizer of one token a character."""
-    import torch
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
-
-    signs = ["<eos>", "<pad>", *"abcd=>"]
-    tokenizer = Tokenizer(models.WordLevel({sign: n for n, sign in enumerate(signs)}, "<pad>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    tokenizer.decoder = decoders.Fuse()
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<pad>"
-    ).save_pretrained(folder)
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=len(signs),
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        head_dim=16,
-        initializer_range=0.15,  # with less of it no adapter could make a token likely
-        eos_token_id=0,
-        pad_token_id=1,
-        bos_token_id=None,
-    )
-    Qwen3ForCausalLM(config).save_pretrained(folder)
-
-
 @pytest.fixture(scope="module")
 def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     folder = tmp_path_factory.mktemp("dropin") / "letters"
-    write_base(folder / "base")
-    for number, (name, path) in enumerate(SETS.items(), start=1):
-        lines = [
+    shape = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "head_dim": 16}
+    # With a smaller initializer_range no adapter could make a token likely.
+    write_base(folder / "base", "abcd=>", initializer_range=0.15, **shape)
+    problems = {
+        name: [
             {
                 "id": f"{name}-{letter}",
                 "domain": "letters",
@@ -130,14 +59,11 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
             }
             for letter in "abcd"
         ]
-        (folder / path).parent.mkdir(exist_ok=True)
-        (folder / path).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        for number, name in enumerate(SETS, start=1)
+    }
+    write_dropin(folder, problems, recipe="rlvr", rank=4, alpha=8.0, rollouts=1000)
     (folder / "overlay/training").mkdir(parents=True)
     (folder / "overlay/training/world.py").write_text(WORLD)
-    manifest = MANIFEST.replace("BASE_SHA256", tree_sha256(folder / "base"))
-    for name in ("dev", "external", "lockbox"):
-        manifest += SCORED.format(name=name, path=SETS[name])
-    (folder / "substrate.toml").write_text(manifest)
     return Store(tmp_path_factory.mktemp("store")).seal(read_dropin(folder))
 
 

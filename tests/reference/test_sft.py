@@ -13,61 +13,19 @@ from substrate.job import MetricsRow
 from substrate.measure import SealedAdapter, measure, seal_adapter
 from substrate.outcome import Outcome
 from substrate.run import RunRecord, job_for, run_recipe
-from substrate.store import Snapshot, Store, tree_sha256
+from substrate.store import Snapshot, Store
+from tests.reference.tiny_dropin import write_base, write_dropin
 from tests.substrates.stub.adapters import write_adapter
 
 # PEFT asks transformers for an attribute that transformers warns about.
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
 
-MANIFEST = """\
-schema_version = 1
-name = "mirror"
-title = "Words to be turned round, for a random model of a few thousand weights"
-recipe = "sft"
-
-[base]
-path = "base"
-sha256 = "BASE_SHA256"
-source = "made by a test"
-licence = "Apache-2.0"
-
-[adapter]
-rank = 8
-alpha = 16.0
-target_modules = ["q_proj", "v_proj", "up_proj", "down_proj"]
-
-[budget]
-rollouts = 804
-
-[limits]
-seconds = 100.0
-memory_mb = 4096
-file_mb = 64
-
-[sets.target]
-path = "target.jsonl"
-domains = ["words"]
-"""
-SCORED = """
-[sets.{name}]
-path = "{path}"
-domains = ["words"]
-metric = "accuracy"
-direction = "maximise"
-range = [0.0, 1.0]
-"""
 # Twelve problems that the recipe may train on; the other sets only have to be there.
 WORDS = {
     "target": ["abc", "bcd", "cde", "dea", "eab", "acd", "bde", "cea", "dab", "ebc", "ade", "bea"],
     "dev": ["aabb", "bbcc"],
     "external": ["ccdd", "ddee"],
     "lockbox": ["eeaa", "aacc"],
-}
-SETS = {
-    "target": "target.jsonl",
-    "dev": "dev.jsonl",
-    "external": "judge/external.jsonl",
-    "lockbox": "judge/lockbox.jsonl",
 }
 # For a model of random weights, which has everything to learn.
 OVERRIDES: Overrides = {
@@ -81,51 +39,19 @@ OVERRIDES: Overrides = {
 Runs = dict[str, tuple[Fork, RunRecord]]
 
 
-def write_base(folder: Path) -> None:
-    """A random Qwen3 with a tokenizer of one token a character."""
-    import torch
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
-
-    signs = ["<eos>", "<pad>", *"abcde=> "]
-    tokenizer = Tokenizer(models.WordLevel({sign: n for n, sign in enumerate(signs)}, "<pad>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    tokenizer.decoder = decoders.Fuse()
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<pad>"
-    ).save_pretrained(folder)
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=len(signs),
-        hidden_size=48,
-        intermediate_size=96,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=12,
-        eos_token_id=0,
-        pad_token_id=1,
-        bos_token_id=None,
-    )
-    Qwen3ForCausalLM(config).save_pretrained(folder)
-
-
 @pytest.fixture(scope="module")
 def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     folder = tmp_path_factory.mktemp("dropin") / "mirror"
-    write_base(folder / "base")
-    for name, words in WORDS.items():
-        lines = [
+    shape = {"hidden_size": 48, "intermediate_size": 96, "num_attention_heads": 4, "head_dim": 12}
+    write_base(folder / "base", "abcde=> ", **shape)
+    problems = {
+        name: [
             {"id": f"{name}-{word}", "domain": "words", "prompt": f"{word}=>", "answer": word[::-1]}
             for word in words
         ]
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        (folder / SETS[name]).parent.mkdir(exist_ok=True)
-        (folder / SETS[name]).write_text(text)
-    manifest = MANIFEST.replace("BASE_SHA256", tree_sha256(folder / "base"))
-    for name in ("dev", "external", "lockbox"):
-        manifest += SCORED.format(name=name, path=SETS[name])
-    (folder / "substrate.toml").write_text(manifest)
+        for name, words in WORDS.items()
+    }
+    write_dropin(folder, problems, recipe="sft", rank=8, alpha=16.0, rollouts=804)
     return Store(tmp_path_factory.mktemp("store")).seal(read_dropin(folder))
 
 

@@ -18,11 +18,12 @@ import transformers
 from peft import LoraConfig, PeftModel, get_peft_model, set_peft_model_state_dict
 from peft.utils import get_peft_model_state_dict
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import AutoModelForCausalLM, GenerationConfig
 from transformers.utils import logging as transformers_logging
 
 from evaluation.adapter import CONFIG, FACTOR, WEIGHTS, BadAdapter
 from training import world
+from training.models import load_tokenizer
 
 ENGINE = (
     f"transformers {transformers.__version__}, peft {peft.__version__}, torch {torch.__version__}"
@@ -39,9 +40,7 @@ def solve(base: Path, adapter: Path, problems: list[dict[str, Any]]) -> list[flo
     transformers_logging.disable_progress_bar()
     torch.use_deterministic_algorithms(True)
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
-    tokenizer = AutoTokenizer.from_pretrained(base, padding_side="left")
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
+    tokenizer = load_tokenizer(base)
     model = load(base, adapter, device)
 
     values = [0.0] * len(problems)

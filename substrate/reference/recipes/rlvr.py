@@ -76,7 +76,7 @@ def main() -> None:
         trainer = Trainer(
             journal=journal,
             model=model,
-            processing_class=load_tokenizer(job),
+            processing_class=load_tokenizer(job.base),
             args=settings(job, prompts, steps),
             train_dataset=Dataset.from_list(
                 [{"prompt": p["prompt"], "number": n} for n, p in enumerate(practised)]

@@ -47,7 +47,7 @@ def main() -> None:
     dice = random.Random(job.seed)
 
     with Journal(job) as journal:
-        tokenizer = load_tokenizer(job)
+        tokenizer = load_tokenizer(job.base)
         model = load_with_lora(job, dropout=LORA_DROPOUT)
         problems = journal.read_problems(job.target)
         examples = [encode(problem, tokenizer) for problem in problems]

@@ -38,9 +38,9 @@ def load_with_lora(job: Job, *, dropout: float = 0.0) -> PeftModel:
     return model.train()
 
 
-def load_tokenizer(job: Job) -> PreTrainedTokenizerBase:
-    """The base's tokenizer, padding on the left; one without a padding token pads with its end."""
-    tokenizer = AutoTokenizer.from_pretrained(job.base, padding_side="left")
+def load_tokenizer(base: Path) -> PreTrainedTokenizerBase:
+    """A base's tokenizer, padding on the left; one without a padding token pads with its end."""
+    tokenizer = AutoTokenizer.from_pretrained(base, padding_side="left")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer

@@ -12,8 +12,7 @@ What it saves against `transformers` generate, for models so small that the over
   projections, merged with each adapter beforehand, are grouped matrix products;
 - the three projections of attention are one product, and gate and up are one.
 
-Greedy decoding gives the tokens that `transformers` generate gives. Merging holds one copy of the
-projections for each adapter, so this is not meant for models of billions of parameters.
+Greedy decoding gives the tokens that `transformers` generate gives.
 
 Shapes are suffixes: B rows, T tokens of a row, L columns of the cache, N = B * T, D hidden size, H
 heads, K heads of keys and values, R = H / K, E head size, G adapters, V vocabulary.
