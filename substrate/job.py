@@ -19,6 +19,11 @@ class Budget(_File):
     """What a run may use. Counted in rollouts, so that a run is reproducible."""
 
     rollouts: int = Field(ge=1, description="Completions the recipe may sample, all in all.")
+    tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens after which it begins no further step; null: no bound.",
+    )
 
 
 class AdapterShape(_File):

@@ -56,7 +56,7 @@ def resolve(manifest: DropIn) -> DropIn:
 
 def manifest_toml(manifest: DropIn) -> str:
     """`substrate.toml` of a manifest: `read_dropin` reads the same manifest from it."""
-    return "\n".join(_table_lines("", manifest.model_dump())).lstrip("\n") + "\n"
+    return "\n".join(_table_lines("", manifest.model_dump(exclude_none=True))).lstrip("\n") + "\n"
 
 
 def _code_below(folder: Path) -> dict[str, Path]:

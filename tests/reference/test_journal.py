@@ -59,6 +59,7 @@ def test_orders_arrive_whole() -> None:
         recipe="recipes/x.py",
         seed=3,
         rollouts=10,
+        tokens=None,
         seconds=60.0,
         threads=1,
         device="cpu",
@@ -87,6 +88,39 @@ def test_a_run_ends_with_its_budget() -> None:
     assert not Path("out/result.json.unfinished").exists()
 
 
+def test_no_step_is_begun_once_the_tokens_are_used_up() -> None:
+    with Journal(order(budget=Budget(rollouts=100, tokens=10))) as journal:
+        while not journal.should_stop():
+            journal.count(rollouts=1, tokens=4)
+            journal.step(loss=0.5)
+    found = result()
+    assert (found.state, found.rollouts, found.tokens) == ("finished", 3, 12)
+
+
+def test_a_journal_goes_on_from_where_it_was_saved() -> None:
+    checkpoint = Path("checkpoint")
+    checkpoint.mkdir()
+    with Journal(order()) as journal:
+        journal.count(rollouts=4, tokens=7)
+        journal.step(loss=0.5)
+        journal.save(checkpoint)
+        journal.checkpoint(checkpoint)
+        journal.count(rollouts=4, tokens=7)
+        journal.step(loss=0.25)
+    assert result().checkpoints == ["checkpoint"]
+    with Journal(order()) as journal:
+        journal.restore(checkpoint)
+        assert (journal.rollouts_left, journal.steps) == (6, 1)
+        journal.count(rollouts=6, tokens=1)
+        journal.step(loss=0.125)
+    found = result()
+    assert (found.rollouts, found.tokens, found.checkpoints) == (10, 8, [])
+    assert [(row["step"], row["rollouts"], row["loss"]) for row in rows()] == [
+        (0, 4, 0.5),
+        (1, 10, 0.125),
+    ]
+
+
 def test_a_run_that_delivers_nothing_names_no_adapter() -> None:
     with Journal(order()):
         pass
@@ -108,11 +142,12 @@ def test_sigterm_and_time_stop_a_run() -> None:
 @pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
 def test_a_loss_that_is_not_finite_ends_the_run_as_diverged(loss: float) -> None:
     with Journal(order()) as journal:
-        journal.step(loss=1.0, norm=math.nan)
+        journal.step(loss=1.0, norm=math.nan, norms=[1.0, {"worst": math.inf}])
         journal.deliver()
         journal.step(loss=loss)
         pytest.fail("the step must not return")
     assert [(row["loss"], row.get("norm", 0)) for row in rows()] == [(1.0, None), (None, 0)]
+    assert rows()[0]["norms"] == [1.0, {"worst": None}]
     assert (result().state, result().adapter) == ("diverged", None)
 
 

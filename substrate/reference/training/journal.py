@@ -23,6 +23,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import signal
 import time
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from types import FrameType, TracebackType
 from typing import Any
 
 OUT = Path("out")  # relative to the fork's root, where every recipe is started
+_METRICS = OUT / "metrics.jsonl"
+_COUNTS = "journal.json"  # in a checkpoint
 SMOKE_STEPS = 2
 ERROR_CHARACTERS = 500  # of an exception's text that result.json keeps
 
@@ -46,6 +49,7 @@ class Job:
     recipe: str
     seed: int  # the one source of random numbers of this run
     rollouts: int  # budget: completions that may be sampled, all in all
+    tokens: int | None  # budget: sampled tokens after which no further step is begun
     seconds: float  # wall time after which to wrap up
     threads: int  # CPU threads; results depend on it
     device: str  # `cpu` or `cuda:N`
@@ -65,6 +69,7 @@ def read_job(path: Path = OUT / "job.json") -> Job:
         recipe=job["recipe"],
         seed=job["seed"],
         rollouts=job["budget"]["rollouts"],
+        tokens=job["budget"]["tokens"],
         seconds=job["seconds"],
         threads=job["threads"],
         device=job["device"],
@@ -92,11 +97,12 @@ class Journal:
         self._terminated = False
         self._delivered = False
         self._data_sha256: dict[str, str] = {}
+        self._checkpoints: list[str] = []
 
     def __enter__(self) -> "Journal":
         self._deadline = time.monotonic() + self._job.seconds
         signal.signal(signal.SIGTERM, self._on_sigterm)
-        self._metrics = (OUT / "metrics.jsonl").open("w", encoding="utf-8", buffering=1)
+        self._metrics = _METRICS.open("w", encoding="utf-8", buffering=1)
         return self
 
     @property
@@ -126,7 +132,10 @@ class Journal:
         """True when the budget or the time is used up, or SIGTERM came; in a smoke run, after two
         steps.
         """
-        if self.rollouts_left <= 0 or (self._job.smoke and self.steps >= SMOKE_STEPS):
+        tokens_used_up = self._job.tokens is not None and self.tokens >= self._job.tokens
+        if self.rollouts_left <= 0 or tokens_used_up:
+            return True
+        if self._job.smoke and self.steps >= SMOKE_STEPS:
             return True
         self._stopped = self._terminated or time.monotonic() >= self._deadline
         return self._stopped
@@ -134,6 +143,23 @@ class Journal:
     def deliver(self) -> None:
         """The adapter in `journal.adapter` is complete: name it in the result."""
         self._delivered = True
+
+    def checkpoint(self, folder: Path) -> None:
+        """This folder is a checkpoint, and the only one: name it in the result."""
+        self._checkpoints = [str(folder)]
+
+    def save(self, folder: Path) -> None:
+        """Keep in a checkpoint's folder what was counted and written so far."""
+        counts = {"rollouts": self.rollouts, "tokens": self.tokens, "steps": self.steps}
+        (folder / _COUNTS).write_text(json.dumps(counts), encoding="utf-8")
+        shutil.copyfile(_METRICS, folder / _METRICS.name)
+
+    def restore(self, folder: Path) -> None:
+        """Go on from where the journal was when it was saved there: rows after it are dropped."""
+        counts = json.loads((folder / _COUNTS).read_text(encoding="utf-8"))
+        self.rollouts, self.tokens = counts["rollouts"], counts["tokens"]
+        self.steps = counts["steps"]
+        self._metrics.write((folder / _METRICS.name).read_text(encoding="utf-8"))
 
     def __exit__(
         self,
@@ -159,6 +185,7 @@ class Journal:
             "rollouts": self.rollouts,
             "tokens": self.tokens,
             "adapter": str(self.adapter) if delivered else None,
+            "checkpoints": self._checkpoints,
             "data_sha256": self._data_sha256,
             "error": error,
         }
@@ -172,5 +199,9 @@ class Journal:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no NaN: a number that is not finite is a missing value."""
+    """JSON has no NaN: a number that is not finite is a missing value, in lists and dicts too."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -19,12 +19,6 @@ def load_with_lora(job: Job, *, dropout: float = 0.0) -> PeftModel:
     LoRA is Hu et al., arXiv 2106.09685: B is 0, so that the model starts as the base; A comes from
     PyTorch's random numbers, which the caller seeds. `dropout` is that of A's inputs.
     """
-    transformers_logging.disable_progress_bar()
-    # On a GPU bfloat16 halves the memory of the frozen weights; a CPU is no faster with it.
-    dtype = torch.bfloat16 if job.device.startswith("cuda") else torch.float32
-    base: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-        job.base, dtype=dtype, use_safetensors=True
-    )
     shape = LoraConfig(
         r=job.rank,
         lora_alpha=job.alpha,  # pyright: ignore[reportArgumentType]  # a float does as well
@@ -32,10 +26,23 @@ def load_with_lora(job: Job, *, dropout: float = 0.0) -> PeftModel:
         lora_dropout=dropout,
         task_type="CAUSAL_LM",
     )
-    model = get_peft_model(base, shape, adapter_name=ADAPTER)  # factors: float32 on any base
+    model = get_peft_model(
+        load_base(job), shape, adapter_name=ADAPTER
+    )  # factors: float32 on any base
     assert isinstance(model, PeftModel)
     model.to(job.device)
     return model.train()
+
+
+def load_base(job: Job) -> PreTrainedModel:
+    """The base model, on the job's device."""
+    transformers_logging.disable_progress_bar()
+    # On a GPU bfloat16 halves the memory of the frozen weights; a CPU is no faster with it.
+    dtype = torch.bfloat16 if job.device.startswith("cuda") else torch.float32
+    base: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+        job.base, dtype=dtype, use_safetensors=True
+    )
+    return base.to(job.device)  # pyright: ignore[reportArgumentType]
 
 
 def load_tokenizer(base: Path) -> PreTrainedTokenizerBase:
