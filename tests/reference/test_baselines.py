@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from training.baselines import reinforce_plus_baseline, task_relative
+from training.baselines import centred, reinforce_plus_baseline, task_relative
 
 pytestmark = [
     # TRL uses names that transformers warns about.
@@ -23,6 +23,14 @@ def test_rewards_are_centred_on_their_group_and_scaled_over_the_batch() -> None:
     # Centred: .5 -.5 .5 -.5 | 2 -1 -1 0. Mean 0, squares sum to 7, over 8 - 1: deviation 1.
     found = reinforce_plus_baseline(rewards_N, groups_N, torch.zeros(8))
     assert found.tolist() == pytest.approx([0.5, -0.5, 0.5, -0.5, 2, -1, -1, 0])
+
+
+def test_centred_rewards_keep_their_scale() -> None:
+    rewards_N = torch.tensor([1.0, 0.0, 0.0, 0.2, 0.1])
+    groups_N, batches_N = torch.tensor([7, 7, 7, 3, 3]), torch.zeros(5)
+    # Means 1/3 and .15.
+    found = centred(rewards_N, groups_N, batches_N)
+    assert found.tolist() == pytest.approx([2 / 3, -1 / 3, -1 / 3, 0.05, -0.05])
 
 
 def test_groups_of_unequal_size_leave_no_mean() -> None:

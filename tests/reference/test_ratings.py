@@ -216,5 +216,5 @@ def test_spared_members_are_never_replaced() -> None:
 
 
 def test_a_child_inherits_its_parents_mean_and_little_of_their_certainty() -> None:
-    assert inherited([Rating(30, 1), Rating(20, 2)]) == Rating(25, 25 / 6)
+    assert inherited([Rating(30, 1), Rating(20, 2)]) == Rating(25, 25 / 12)
     assert inherited([Rating(31, 6)]) == Rating(31, 6)

@@ -26,9 +26,14 @@ def reinforce_plus_baseline(
     0. With `tokens_N`, the number of tokens of each sample, samples weigh as much as they have
     tokens when the batch is whitened, as in verl; without, all alike.
     """
-    rewards_N = rewards_N.double()
-    centred_N = rewards_N - _mean(rewards_N, groups_N, torch.ones_like(rewards_N))
-    return _whitened(centred_N, batches_N, tokens_N)
+    return _whitened(_centred(rewards_N, groups_N), batches_N, tokens_N)
+
+
+def centred(rewards_N: Tensor, groups_N: Tensor, batches_N: Tensor) -> Tensor:
+    """Rewards minus their group's mean, (N,), float32: Dr.GRPO's advantages (Liu et al., arXiv
+    2503.20783) for groups of any size. Nothing is scaled: a batch of small differences stays one.
+    """
+    return _centred(rewards_N, groups_N).float()
 
 
 def task_relative(rewards_N: Tensor, tasks_N: Tensor, tokens_N: Tensor | None = None) -> Tensor:
@@ -39,6 +44,11 @@ def task_relative(rewards_N: Tensor, tasks_N: Tensor, tokens_N: Tensor | None = 
     0. `tokens_N` as in `reinforce_plus_baseline`.
     """
     return _whitened(rewards_N.double(), tasks_N, tokens_N)
+
+
+def _centred(rewards_N: Tensor, groups_N: Tensor) -> Tensor:
+    rewards_N = rewards_N.double()
+    return rewards_N - _mean(rewards_N, groups_N, torch.ones_like(rewards_N))
 
 
 def _whitened(values_N: Tensor, labels_N: Tensor, tokens_N: Tensor | None) -> Tensor:

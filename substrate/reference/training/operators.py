@@ -1,9 +1,8 @@
 """The operators of weight-space evolution, and how a child's operator and parents are drawn.
 
-A recipe binds one of the two sets, `DEFAULT` or `PUBLISHED`; what each operator does, and what is
-wrong in the published ones, is in `training/mutations.py` and `training/crossovers.py`. PopuLoRA
-(arXiv 2605.16727) has four of each and two controls, which any operator should beat under the same
-training afterwards.
+A recipe names one of the `SETS`; what each operator does, and what is wrong in the published ones,
+is in `training/mutations.py` and `training/crossovers.py`. PopuLoRA (arXiv 2605.16727) has four of
+each and two controls, which any operator should beat under the same training afterwards.
 """
 
 import random
@@ -65,6 +64,8 @@ CONTROLS = Operators(
     mutations={"copy_parent": mutations.copy_parent},
     crossovers={"linear_0_5": crossovers.linear_0_5},
 )
+
+SETS = {"default": DEFAULT, "published": PUBLISHED, "controls": CONTROLS}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 who is replaced.
 
 TrueSkill is Herbrich, Minka and Graepel, NIPS 2006, for two players, in closed form. Ratings are
-relative: between two roles what one gains the other loses, so they measure no progress.
+relative: what one role gains in a match the other loses, so they measure no progress.
 
 What PopuLoRA (arXiv 2605.16727) leaves open was settled here; each such choice says so.
 """
@@ -24,6 +24,7 @@ CONFIDENCE = 3.0  # deviations below the mean at which a member is ranked
 CULLED = 0.25  # share of a role that is replaced at once
 # Ours: a fresh rating's wide deviation would have newcomers culled before they are known.
 GRACE = 1  # evolution events that a newcomer cannot be culled at
+NEWCOMER = DEVIATION / 4  # least deviation of a newcomer that inherits its parents' rating
 EQUAL = 1e-9  # solve rates closer than this are a draw
 
 _NORMAL = NormalDist()
@@ -156,12 +157,12 @@ def replacement(
 
 
 def inherited(parents: Sequence[Rating]) -> Rating:
-    """A newcomer's rating from its parents': their mean, and a deviation of half a fresh one's or
-    the widest of theirs. As published, a newcomer has a fresh rating, `Rating()`, whose mean is
-    wrong once the roles have drifted apart.
+    """A newcomer's rating from its parents': their mean, and the widest of their deviations, or
+    NEWCOMER where that is wider. As published, a newcomer has a fresh rating, `Rating()`, whose
+    mean is wrong once the roles have drifted apart, and whose deviation has it culled next.
     """
     mean = sum(parent.mean for parent in parents) / len(parents)
-    return Rating(mean, max(DEVIATION / 2, *(parent.deviation for parent in parents)))
+    return Rating(mean, max(NEWCOMER, *(parent.deviation for parent in parents)))
 
 
 def _spread_and_margin(one: Rating, other: Rating) -> tuple[float, float]:
