@@ -258,7 +258,7 @@ def test_a_bfloat16_base_with_float32_factors_is_sampled_in_bfloat16() -> None:
     factors = {weight.dtype for name, weight in model.named_parameters() if "lora_" in name}
     assert factors == {torch.float32}
     weights = pack(model, ["default"])
-    assert weights.layers[0].qkv_G_D_O.dtype == torch.bfloat16
+    assert weights.layers[0].qkv.weight_I_O.dtype == torch.bfloat16
     found = sample(weights, prompts_of(8), end=END, max_tokens=5, temperature=0)
     assert all(math.isfinite(logprob) for one in found for logprob in one.logprobs)
 

@@ -8,14 +8,16 @@ What it saves against `transformers` generate, for models so small that the over
 - a prompt that occurs several times (a group's) is read once;
 - keys and values lie in tensors of their final length, prompts padded on the left, so that a step
   writes one column; rows that have finished are dropped from them;
-- rows of several LoRA adapters share each step: attention does not see the adapter, and the
-  projections, merged with each adapter beforehand, are grouped matrix products;
+- rows of several LoRA adapters share each step: attention does not see the adapter, the product
+  with a base's weight is one for all rows, and the factors' are one product of equal groups. A
+  lone adapter is merged into the base instead;
 - the three projections of attention are one product, and gate and up are one.
 
 Greedy decoding gives the tokens that `transformers` generate gives.
 
-Shapes are suffixes: B rows, T tokens of a row, L columns of the cache, N = B * T, D hidden size, H
-heads, K heads of keys and values, R = H / K, E head size, G adapters, V vocabulary.
+Shapes are suffixes: B rows, P rows with those of each adapter filled up to as many as the others
+have, T tokens of a row, L columns of the cache, N = B * T or P * T, D hidden size, H heads, K heads
+of keys and values, E head size, G adapters, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -25,7 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from training.weights import Weights
+from training.weights import Layer, Projection, Weights
 
 DROP = 1 / 8  # share of the rows that must be dropped at least, since that copies the cache
 
@@ -41,10 +43,17 @@ class Completion:
 
 @dataclass(frozen=True)
 class _Groups:
-    """How many consecutive rows each adapter has."""
+    """The rows of each adapter in use, which stand together."""
 
-    counts: list[int]
-    ends_G: Tensor  # int32: their running sum
+    adapters: list[int]
+    fill_P: Tensor | None  # which rows make groups of the same size, some of them twice
+    back_B: Tensor | None  # where each row then is; both None: sizes are the same
+
+    def filled(self, x_B: Tensor) -> Tensor:
+        return x_B if self.fill_P is None else x_B[self.fill_P]
+
+    def rows(self, x_P: Tensor) -> Tensor:
+        return x_P if self.back_B is None else x_P[self.back_B]
 
 
 @torch.inference_mode()
@@ -60,7 +69,8 @@ def sample(
 ) -> list[Completion]:
     """One completion for each prompt (token ids), in their order; `end` ends a completion.
 
-    `adapter_of` says which of the packed adapters answers each prompt; None: the first, everywhere.
+    `adapter_of` says which of the packed adapters answers each prompt, `weights.adapters` being the
+    base itself; None: the first, everywhere.
     Temperature 0 is greedy decoding, whose log-probabilities are those at temperature 1. Otherwise
     a token is drawn by inverting the distribution function at a uniform number: `generator` (on the
     CPU) gives each prompt its max_tokens numbers, prompt after prompt, so that one call for several
@@ -85,7 +95,9 @@ def sample(
     number = {pair: index for index, pair in enumerate(distinct)}
     order = sorted(range(len(asked)), key=lambda row: number[asked[row]])
     width = max(len(prompt) for _, prompt in distinct)
-    hidden_U_D, read, padding_U = _read(weights, distinct, width)
+    groups = _groups([adapter for adapter, _ in distinct], device)
+    layers = [layer.of(groups.adapters) for layer in weights.layers]
+    hidden_U_D, read, padding_U = _read(weights, layers, distinct, width, groups)
 
     source_B = torch.tensor([number[asked[row]] for row in order], device=device)
     cache = _empty_cache(weights, len(order), width + max_tokens)
@@ -94,7 +106,7 @@ def sample(
     hidden_B_D, padding_B = hidden_U_D[source_B], padding_U[source_B]
     rows_B = torch.tensor(order, device=device)  # where each row stands in `prompts`
     owners = [adapter_of[row] for row in order]
-    groups = _groups(owners, weights)
+    groups = _groups(owners, device)
     alive_B = torch.ones_like(rows_B, dtype=torch.bool)
     cosine_L_E, sine_L_E = _rotations(weights, width + max_tokens)
     columns_L = torch.arange(width + max_tokens, device=device)
@@ -113,16 +125,19 @@ def sample(
             break
 
         column = width + step
-        kept_B = _kept(alive_B, groups.counts)
-        if len(kept_B) <= (1 - DROP) * len(alive_B):
+        if alive <= (1 - DROP) * len(alive_B):
+            kept_B = alive_B.nonzero()[:, 0]
             cache = [_keep_rows(tensor, kept_B, column) for tensor in cache]
             rows_B, picked_B, padding_B = rows_B[kept_B], picked_B[kept_B], padding_B[kept_B]
             mask_B_L, alive_B = mask_B_L[kept_B], alive_B[kept_B]
             owners = [owners[row] for row in kept_B.tolist()]
-            groups = _groups(owners, weights)
+            if len(set(owners)) < len(groups.adapters):
+                layers = [layer.of(sorted(set(owners))) for layer in weights.layers]
+            groups = _groups(owners, device)
 
         hidden_B_D = _forward(
             weights,
+            layers,
             weights.embedding_V_D[picked_B],
             cosine_L_E[column - padding_B],
             sine_L_E[column - padding_B],
@@ -138,7 +153,11 @@ def sample(
 
 
 def _read(
-    weights: Weights, prompts: list[tuple[int, tuple[int, ...]]], width: int
+    weights: Weights,
+    layers: list[Layer],
+    prompts: list[tuple[int, tuple[int, ...]]],
+    width: int,
+    groups: _Groups,
 ) -> tuple[Tensor, list[Tensor], Tensor]:
     """Read prompts (adapter, token ids), padded on the left to this width.
 
@@ -156,19 +175,21 @@ def _read(
     cache = _empty_cache(weights, len(prompts), width)
     hidden_N_D = _forward(
         weights,
+        layers,
         weights.embedding_V_D[ids_B_T.flatten()],
         cosine_L_E[position_N],
         sine_L_E[position_N],
         cache,
         0,
         _mask(seen_B_T_L, weights.embedding_V_D.dtype),
-        _groups([adapter for adapter, _ in prompts for _ in range(width)], weights),
+        groups,
     )
     return hidden_N_D.view(len(prompts), width, -1)[:, -1], cache, padding_B
 
 
 def _forward(
     weights: Weights,
+    layers: list[Layer],
     hidden_N_D: Tensor,
     cosine_N_E: Tensor,
     sine_N_E: Tensor,
@@ -179,7 +200,8 @@ def _forward(
 ) -> Tensor:
     """All layers for T tokens a row, whose keys and values go into the cache from `column` on.
 
-    The cache has keys and values of each layer in turn, (B, K, L, E). Hidden states in and out.
+    The cache has keys and values of each layer in turn, (B, K, L, E). Hidden states in and out;
+    between, all but attention has its rows filled up to groups of the same size.
     """
     heads, key_heads, size = weights.heads, weights.key_heads, weights.head_size
     rows, tokens, length = mask_B_T_L.shape
@@ -189,10 +211,12 @@ def _forward(
     mask = mask_B_T_L[:, None, None].expand(-1, key_heads, shared, -1, -1)
     mask = mask.reshape(rows * key_heads, shared * tokens, length)
     cosine, sine = cosine_N_E[:, None], sine_N_E[:, None]
+    hidden_N_D = groups.filled(hidden_N_D.view(rows, tokens, -1)).flatten(0, 1)
 
-    for layer, keys, values in zip(weights.layers, cache[::2], cache[1::2], strict=True):
+    for layer, keys, values in zip(layers, cache[::2], cache[1::2], strict=True):
         normed_N_D = _norm(hidden_N_D, layer.attention_norm_D, weights.epsilon)
-        qkv = _project(normed_N_D, layer.qkv_G_D_O, groups).view(len(hidden_N_D), -1, size)
+        qkv = _project(normed_N_D, layer.qkv, groups)
+        qkv = groups.rows(qkv.view(-1, tokens, qkv.shape[1])).view(rows * tokens, -1, size)
         qk, v = qkv[:, : heads + key_heads], qkv[:, heads + key_heads :]
         if layer.qk_norm_H_E is not None:
             qk = F.rms_norm(qk, (size,), None, weights.epsilon) * layer.qk_norm_H_E
@@ -207,24 +231,25 @@ def _forward(
         k, v = keys.flatten(0, 1)[:, :last], values.flatten(0, 1)[:, :last]
         scores = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=size**-0.5)
         mixed = torch.bmm(scores.softmax(-1), v).view(rows, heads, tokens, size)
-        mixed_N_O = mixed.transpose(1, 2).reshape(len(hidden_N_D), heads * size)
-        hidden_N_D = hidden_N_D + _project(mixed_N_O, layer.output_G_O_D, groups)
+        mixed_B_T_O = mixed.transpose(1, 2).reshape(rows, tokens, heads * size)
+        mixed_N_O = groups.filled(mixed_B_T_O).flatten(0, 1)
+        hidden_N_D = hidden_N_D + _project(mixed_N_O, layer.output, groups)
 
         normed_N_D = _norm(hidden_N_D, layer.mlp_norm_D, weights.epsilon)
-        gate, up = _project(normed_N_D, layer.gate_up_G_D_O, groups).chunk(2, dim=-1)
-        hidden_N_D = hidden_N_D + _project(F.silu(gate) * up, layer.down_G_O_D, groups)
-    return hidden_N_D
+        gate, up = _project(normed_N_D, layer.gate_up, groups).chunk(2, dim=-1)
+        hidden_N_D = hidden_N_D + _project(F.silu(gate) * up, layer.down, groups)
+    return groups.rows(hidden_N_D.view(-1, tokens, hidden_N_D.shape[1])).flatten(0, 1)
 
 
-def _project(input_N_I: Tensor, weight_G_I_O: Tensor, groups: _Groups) -> Tensor:
-    """Each row times its own adapter's weight."""
-    counts = groups.counts
-    if len(counts) == 1:
-        return input_N_I @ weight_G_I_O[0]
-    if min(counts) == max(counts):  # the faster of the two products
-        by_adapter = input_N_I.view(len(counts), counts[0], -1)
-        return torch.bmm(by_adapter, weight_G_I_O).flatten(0, 1)
-    return F.grouped_mm(input_N_I, weight_G_I_O, offs=groups.ends_G)
+def _project(input_N_I: Tensor, projection: Projection, groups: _Groups) -> Tensor:
+    """Each row times the base's weight, and its own adapter's part on top."""
+    output_N_O = input_N_I @ projection.weight_I_O
+    adapted = len(projection.a_G_I_R)
+    if adapted:  # the base has no part, and is the last group
+        shape = (len(groups.adapters), len(input_N_I) // len(groups.adapters), -1)
+        reduced = torch.bmm(input_N_I.view(shape)[:adapted], projection.a_G_I_R)
+        output_N_O.view(shape)[:adapted].baddbmm_(reduced, projection.b_G_R_O)
+    return output_N_O
 
 
 def _pick(scores_B_V: Tensor, temperature: float, noise_B: Tensor) -> tuple[Tensor, Tensor]:
@@ -257,9 +282,9 @@ def _check_orders(
 ) -> None:
     if not all(prompts):
         raise ValueError("wanted at least one token in each prompt, found an empty prompt")
-    if len(adapter_of) != len(prompts) or not all(0 <= g < weights.adapters for g in adapter_of):
+    if len(adapter_of) != len(prompts) or not all(0 <= g <= weights.adapters for g in adapter_of):
         raise ValueError(
-            f"wanted an adapter from 0 to {weights.adapters - 1} for each of {len(prompts)} "
+            f"wanted an adapter from 0 to {weights.adapters} for each of {len(prompts)} "
             f"prompts, found {list(adapter_of)[:8]}; pack more adapters or name others"
         )
     if temperature < 0 or (temperature > 0 and generator is None):
@@ -269,25 +294,20 @@ def _check_orders(
         )
 
 
-def _groups(owners: list[int], weights: Weights) -> _Groups:
-    counts = [owners.count(adapter) for adapter in range(weights.adapters)]
-    ends_G = torch.tensor(counts, device=weights.embedding_V_D.device).cumsum(0)
-    return _Groups(counts, ends_G.to(torch.int32))
-
-
-def _kept(alive_B: Tensor, counts: list[int]) -> Tensor:
-    """Which rows go on: those that have not finished.
-
-    Where all adapters have as many rows, they still have afterwards: some that have finished fill
-    up, since one product of equal groups is faster than groups of different sizes.
-    """
-    if len(counts) == 1 or min(counts) < max(counts):
-        return alive_B.nonzero()[:, 0]
-    alive_G_R = alive_B.view(len(counts), counts[0])
-    most = int(alive_G_R.sum(dim=1).max())
-    alive_first_G_R = alive_G_R.logical_not().to(torch.uint8).argsort(dim=1, stable=True)
-    starts_G_1 = torch.arange(0, len(alive_B), counts[0], device=alive_B.device)[:, None]
-    return (alive_first_G_R[:, :most] + starts_G_1).flatten()
+def _groups(owners: list[int], device: torch.device) -> _Groups:
+    """`owners`, whose each row is, are sorted."""
+    adapters = sorted(set(owners))
+    counts = [owners.count(adapter) for adapter in adapters]
+    most = max(counts)
+    if min(counts) == most:
+        return _Groups(adapters, None, None)
+    fill: list[int] = []
+    back: list[int] = []
+    for count in counts:
+        first = len(back)
+        back += range(len(fill), len(fill) + count)
+        fill += [*range(first, first + count), *[first] * (most - count)]
+    return _Groups(adapters, torch.tensor(fill, device=device), torch.tensor(back, device=device))
 
 
 def _empty_cache(weights: Weights, rows: int, length: int) -> list[Tensor]:
