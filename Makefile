@@ -16,6 +16,10 @@ export HF_HUB_OFFLINE := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+RECIPE ?= rlvr
+# Rollouts of each of the demo's trials. A population divides them among its members.
+DEMO_ROLLOUTS = $(if $(filter populora,$(RECIPE)),3840,1920)
+
 IN_VENV := .venv/bin/python
 PIP := $(IN_VENV) -m pip --require-virtualenv
 TORCH = $(shell grep -m1 -i '^torch==' constraints.txt)
@@ -31,8 +35,8 @@ PYTHON ?= $(shell for needs in ensurepip sys; do \
 help: ## List the commands
 	@sed -nE 's/^([a-z%-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
-demo: .venv/.installed-dev ## Run a first campaign, 2 rounds of 8 short trials that train a small model: no key, no GPU
-	@.venv/bin/seedbed run --substrate pocket --recipe rlvr --rounds 2 --width 8 --worker sampler --seed 0 --rollouts 1920 --looks-per-round 2
+demo: .venv/.installed-dev ## Run a first campaign, 2 rounds of 8 short trials that train a small model (RECIPE=populora for another)
+	@.venv/bin/seedbed run --substrate pocket --recipe $(RECIPE) --rounds 2 --width 8 --worker sampler --seed 0 --rollouts $(DEMO_ROLLOUTS) --looks-per-round 2
 
 test: .venv/.installed-dev ## Run the tests that any machine can run in minutes (ARGS="-k word" for some)
 	@$(IN_VENV) -m pytest -m "not slow and not gpu and not browser" $(ARGS)

@@ -9,6 +9,9 @@ import asyncio
 import hashlib
 import json
 import multiprocessing
+import re
+import shutil
+import statistics
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -20,7 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t
 
-from substrate.dropin import read_dropin
+from substrate.dropin import DropInFolder, read_dropin
 from substrate.fork import make_fork
 from substrate.measure import Measured, seal_adapter
 from substrate.run import job_for, run_recipe
@@ -31,12 +34,29 @@ POCKET = REPO / "substrate" / "library" / "pocket"
 REFERENCE = REPO / "substrate" / "reference"
 LINES = REPO / "docs" / "benchmarks" / "pocket_trials.jsonl"
 AT_A_TIME = 2
+SECONDS = 3600  # of a trial: a net, for arms of many times the substrate's budget
 SETS = {
     "dev": "dev/problems.jsonl",
     "external": "judge/external.jsonl",
     "lockbox": "judge/lockbox.jsonl",
 }
 BOTH = ("dev", "external")
+PARTS = 5  # of a run, for its METRICS
+METRICS = (
+    ("complexity", "steps"),
+    ("complexity", "nodes"),
+    ("coverage", "behaviours"),
+    ("coverage", "shapes"),
+    ("proposals", "valid"),
+    ("proposals", "invalid"),
+    ("proposals", "duplicate"),
+    ("solve_rate",),
+    ("solve_rates", "some"),
+    ("student_entropy",),
+    ("student_reward",),
+    ("teacher_entropy",),
+    ("teacher_reward",),
+)
 
 
 @dataclass(frozen=True)
@@ -47,6 +67,7 @@ class Arm:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     rollouts: int | None = None  # None: the substrate's budget
     recipe: str = "rlvr"
+    tokens: int | None = None  # after which no further step is begun
 
 
 @dataclass(frozen=True)
@@ -60,6 +81,9 @@ class Line:
     seconds: float
     cpu_seconds: float
     right: dict[str, str]  # by set, a 1 or 0 for each of its problems in their order
+    tokens: int = 0  # that were sampled; 0 in lines of runs that were not bounded by them
+    students: dict[str, dict[str, str]] = field(default_factory=dict)  # of a population, likewise
+    steps: list[dict[str, Any]] = field(default_factory=list)  # METRICS of some of its steps
 
     def accuracy(self, problems: str) -> float:
         return self.right[problems].count("1") / len(self.right[problems])
@@ -93,10 +117,12 @@ def _trial(order: tuple[Arm, int, str, tuple[str, ...]]) -> Line:
     """One run and its measurement, through the product's own doors."""
     arm, seed, key, sets = order
     with tempfile.TemporaryDirectory() as scratch:
-        snapshot = Store(Path(scratch) / "store").seal(read_dropin(POCKET))
+        snapshot = Store(Path(scratch) / "store").seal(_dropin(Path(scratch)))
         overrides = {f"recipes/{arm.recipe}.py": dict(arm.overrides)} if arm.overrides else {}
         fork = make_fork(snapshot, Path(scratch) / "fork", overrides=overrides, patches=[])
         job = job_for(snapshot, recipe=arm.recipe, seed=seed, rollouts=arm.rollouts)
+        budget = job.budget.model_copy(update={"tokens": arm.tokens})
+        job = job.model_copy(update={"budget": budget})
         record = asyncio.run(run_recipe(fork, job))
         if record.outcome is not None or record.result is None:
             raise RuntimeError(f"{arm.name}: {record.outcome}, {record.reason}")
@@ -106,6 +132,10 @@ def _trial(order: tuple[Arm, int, str, tuple[str, ...]]) -> Line:
         if isinstance(adapter, Measured):
             raise RuntimeError(f"{arm.name}: {adapter.outcome}, {adapter.reason}")
         right = {name: solve(adapter.path, read(name)) for name in sets}
+        students = {
+            member.name: {name: solve(member, read(name)) for name in sets}
+            for member in sorted(fork.root.glob("out/population/student-*"))
+        }
         ending = record.ending
         return Line(
             arm=arm.name,
@@ -115,6 +145,9 @@ def _trial(order: tuple[Arm, int, str, tuple[str, ...]]) -> Line:
             seconds=ending.seconds,
             cpu_seconds=ending.cpu_seconds,
             right=right,
+            tokens=record.result.tokens if arm.tokens else 0,
+            students=students,
+            steps=_steps(fork.root / "out" / "metrics.jsonl") if arm.tokens else [],
         )
 
 
@@ -181,6 +214,37 @@ def solve(adapter: Path, problems: list[dict[str, Any]]) -> str:
     return "".join(str(int(value)) for value in evaluate(POCKET / "base", adapter, problems))
 
 
+def _dropin(scratch: Path) -> DropInFolder:
+    """The substrate, with time enough for any arm."""
+    copy = scratch / "pocket"
+    shutil.copytree(POCKET, copy)
+    manifest = copy / "substrate.toml"
+    text, found = re.subn(r"(?m)^seconds = .*$", f"seconds = {SECONDS}.0", manifest.read_text())
+    assert found == 1
+    manifest.write_text(text)
+    return read_dropin(copy)
+
+
+def _steps(metrics: Path) -> list[dict[str, Any]]:
+    """Means of METRICS over each of PARTS parts of a run."""
+    rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    parts = [rows[n * len(rows) // PARTS : (n + 1) * len(rows) // PARTS] for n in range(PARTS)]
+    return [
+        {
+            "/".join(path): statistics.fmean(found)
+            for path in METRICS
+            if (found := [value for row in part if (value := _at(row, path)) is not None])
+        }
+        for part in parts
+    ]
+
+
+def _at(row: Any, path: Sequence[str]) -> float | None:
+    for name in path:
+        row = row.get(name) if isinstance(row, dict) else None
+    return row
+
+
 def _key(arm: Arm) -> str:
     """Hash of the code (comments aside), the problems, the weights and the arm's own values."""
     manifest = read_dropin(POCKET).manifest
@@ -191,7 +255,8 @@ def _key(arm: Arm) -> str:
         whole.update(ast.dump(_without_docstrings(path)).encode())
     for path in ("data/target.jsonl", *(SETS[name] for name in BOTH), "base/model.safetensors"):
         whole.update((POCKET / path).read_bytes())
-    values = [dict(arm.overrides), arm.rollouts or manifest.budget.rollouts]
+    values: list[Any] = [dict(arm.overrides), arm.rollouts or manifest.budget.rollouts]
+    values += [arm.tokens] if arm.tokens else []
     values.append(manifest.adapter.model_dump(mode="json"))
     whole.update(json.dumps(values, sort_keys=True).encode())
     return whole.hexdigest()[:16]

@@ -36,7 +36,7 @@ def test_it_breaks_no_rule_of_drop_ins() -> None:
     assert check_dropin(POCKET) == []
 
 
-@pytest.mark.parametrize("recipe", ["rlvr", "sft"])
+@pytest.mark.parametrize("recipe", ["populora", "rlvr", "selfplay", "sft"])
 def test_it_has_a_seed_policy_whose_knobs_are_the_recipe_s(snapshot: Snapshot, recipe: str) -> None:
     dropin, found, policy = check_plan(Plan(substrate="pocket", recipe=recipe))
     assert (dropin.path, found) == (POCKET, recipe)
