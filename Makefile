@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 RECIPE ?= rlvr
 # Rollouts of each of the demo's trials. A population divides them among its members.
-DEMO_ROLLOUTS = $(if $(filter populora,$(RECIPE)),3840,1920)
+DEMO_ROLLOUTS = $(if $(filter populora,$(RECIPE)),5760,1920)
 
 IN_VENV := .venv/bin/python
 PIP := $(IN_VENV) -m pip --require-virtualenv
