@@ -61,14 +61,20 @@ def load(base: Path, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
     return AutoModelForCausalLM.from_pretrained(base, dtype=dtype)
 
 
-def made(base: Path, *, count: int = COUNT, dtype: torch.dtype = torch.float32) -> Population:
+def made(
+    base: Path,
+    *,
+    count: int = COUNT,
+    dtype: torch.dtype = torch.float32,
+    targets: Sequence[str] = TARGETS,
+) -> Population:
     """Members that change the base much, each in its own way."""
     population = Population(
         load(base, dtype),
         count=count,
         rank=RANK,
         alpha=ALPHA,
-        target_modules=TARGETS,
+        target_modules=targets,
         seeds=range(count),
     )
     for member in range(count):
@@ -324,8 +330,11 @@ def test_a_member_is_replaced_by_a_copy_of_another(tiny: Path) -> None:
     assert all(population.adapter(1)[key].equal(value) for key, value in bystander.items())
 
 
-def test_the_decoder_samples_members_and_base_as_peft_generates(tiny: Path, tmp_path: Path) -> None:
-    population = made(tiny)
+@pytest.mark.parametrize("targets", [TARGETS, ["k_proj", "up_proj"]])
+def test_the_decoder_samples_members_and_base_as_peft_generates(
+    tiny: Path, tmp_path: Path, targets: list[str]
+) -> None:
+    population = made(tiny, targets=targets)
     prompts = [list(row.prompt) for row in rows_of(0, 13, seed=3)]
     owners = [0, 2, 2, 3, 1, 0, 0, 3, 2, 0, 0, 1, 0]  # of unequal sizes, 3 is the base
     assert population.base == 3

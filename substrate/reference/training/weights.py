@@ -40,7 +40,9 @@ class Projection:
         factors. One alone is merged into W, and has none either.
         """
         chosen = [adapter for adapter in adapters if adapter < len(self.a_G_I_R)]
-        weight_I_O, a_G_I_R, b_G_R_O = self.weight_I_O, self.a_G_I_R[chosen], self.b_G_R_O[chosen]
+        weight_I_O, a_G_I_R, b_G_R_O = self.weight_I_O, self.a_G_I_R, self.b_G_R_O
+        if len(chosen) < len(a_G_I_R):
+            a_G_I_R, b_G_R_O = a_G_I_R[chosen], b_G_R_O[chosen]
         if len(adapters) == 1 and chosen:
             # Factors are float32 on any base; the sum is the base's, as the rest of the model.
             weight_I_O = (weight_I_O + a_G_I_R[0] @ b_G_R_O[0]).to(weight_I_O.dtype)
@@ -165,26 +167,28 @@ def _module(base: nn.Module, name: str, adapters: Sequence[str]) -> tuple[Tensor
     rank is the largest; a module without an adapter has 0.
     """
     module = base.get_submodule(name)
-    linear, pairs = module, {}
+    linear = module
     if isinstance(module, StackedLora):
         linear = module.linear
-        scaled_G_O_R = module.scale * module.b_G_O_R
-        pairs = dict(enumerate(zip(module.a_G_R_I, scaled_G_O_R, strict=True)))
     elif isinstance(module, LoraLinear):
         linear = module.get_base_layer()
-        for number, adapter in enumerate(adapters):
-            if adapter in module.lora_A:
-                a_R_I = module.lora_A[adapter].get_parameter("weight")
-                b_O_R = module.lora_B[adapter].get_parameter("weight")
-                pairs[number] = (a_R_I, module.scaling[adapter] * b_O_R)
     assert isinstance(linear, nn.Linear)
     if linear.bias is not None:
         raise ValueError(
             f"wanted projections without a bias, found one on {name}; sample from such a model "
             "with transformers generate"
         )
+    if isinstance(module, StackedLora):
+        return linear.weight, module.a_G_R_I, module.scale * module.b_G_O_R
+    pairs: dict[int, tuple[Tensor, Tensor]] = {}
+    if isinstance(module, LoraLinear):
+        for number, adapter in enumerate(adapters):
+            if adapter in module.lora_A:
+                a_R_I = module.lora_A[adapter].get_parameter("weight")
+                b_O_R = module.lora_B[adapter].get_parameter("weight")
+                pairs[number] = a_R_I, module.scaling[adapter] * b_O_R
     rank = max((len(a_R_I) for a_R_I, _ in pairs.values()), default=0)
-    like = next(iter(pairs.values()))[0] if pairs else linear.weight
+    like = pairs[min(pairs)][0] if pairs else linear.weight
     a_G_R_I = like.new_zeros(len(adapters), rank, linear.in_features)
     b_G_O_R = like.new_zeros(len(adapters), linear.out_features, rank)
     for number, (a_R_I, b_O_R) in pairs.items():
