@@ -192,6 +192,7 @@ def test_sigterm_ends_a_run_with_a_usable_adapter(snapshot: Snapshot, tmp_path: 
     assert norm_of(fork, "out/adapter") >= 0
 
 
+@pytest.mark.slow
 def test_frozen_teachers_stay_what_the_base_is(snapshot: Snapshot, tmp_path: Path) -> None:
     fork = fork_of(
         snapshot,

@@ -11,9 +11,7 @@ Each step has five phases (PopuLoRA, arXiv 2605.16727, as secondary sources give
    crossovers of the others.
 
 What the paper's sources leave open is a constant below, with its source or the reason for its
-value. `PUBLISHED` has the published rules as values of the same constants; on small models they
-fail in ways that the defaults were chosen to avoid: teachers that collapse to easy tasks, or lock
-on one depth, or are paid for a lucky attempt.
+value. `PUBLISHED` has the published rules as values of the same constants.
 
 Delivered is the student that solves most of YARDSTICK problems of the target set, greedily; these
 attempts are part of the budget. All members are in `out/population/`. A run that is stopped and
@@ -38,6 +36,7 @@ from training.diversity import diversity
 from training.evolution import Evolution, Role, evolve, rated
 from training.journal import OUT, Job, Journal, read_job
 from training.match import Order, Played
+from training.models import load_tokenizer
 from training.operators import SETS
 from training.promptbook import Promptbook
 from training.ratings import after_match, draw_matches, lower_bound, win_probability
@@ -120,7 +119,8 @@ def main() -> None:
     job = read_job()
     torch.set_num_threads(job.threads)
     torch.use_deterministic_algorithms(True)
-    with Journal(job) as journal, Promptbook() as book:
+    reserved = load_tokenizer(job.base).all_special_tokens
+    with Journal(job) as journal, Promptbook(reserved=reserved) as book:
         run = Run(job, journal, book)
         while run.has_budget() and not journal.should_stop():
             run.step()

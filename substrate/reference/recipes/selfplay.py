@@ -16,6 +16,7 @@ from training.baselines import centred, task_relative
 from training.census import census
 from training.journal import Job, Journal, read_job
 from training.match import Order
+from training.models import load_tokenizer
 from training.promptbook import Promptbook
 from training.seeds import dice_of, seed_of
 from training.stopwatch import Stopwatch
@@ -63,7 +64,8 @@ def main() -> None:
     job = read_job()
     torch.set_num_threads(job.threads)
     torch.use_deterministic_algorithms(True)
-    with Journal(job) as journal, Promptbook() as book:
+    reserved = load_tokenizer(job.base).all_special_tokens
+    with Journal(job) as journal, Promptbook(reserved=reserved) as book:
         table = Table(
             job,
             journal,
