@@ -33,8 +33,7 @@ EXAMPLES = Path(__file__).parent.parent / "data" / "verifier-programs.json"
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 ESCAPE = Path("/tmp/seedbed-escape")  # which the programs of jail.txt try to make
 IDENTITY = "def f(x):\n    return x\n"
-# Many cases want a limit reached. Without a screen there are no plain programs that need time.
-QUICK, QUICKER = Limits(cpu_s=0.2, memory_mb=128), Limits(cpu_s=0.1, memory_mb=128)
+QUICK = Limits(cpu_s=0.2, memory_mb=128)  # half the cases want the limit reached
 
 SCREENED = [*read_cases("controls"), *read_cases("screened"), *made_cases()]
 UNSCREENED = read_cases("jail")
@@ -66,7 +65,7 @@ def bare(request: pytest.FixtureRequest) -> Iterator[Executor]:
     """An executor without a screen. What holds without bubblewrap holds with it all the more."""
     if (reason := why_not(request.param)) is not None:
         pytest.skip(f"{request.param}: {reason}")
-    with Executor(isolation=request.param, limits=QUICKER, lanes=1, screen=False) as bare:
+    with Executor(isolation=request.param, limits=QUICK, lanes=1, screen=False) as bare:
         yield bare
 
 
@@ -607,26 +606,29 @@ def test_interpreters_that_are_killed_are_replaced_and_nothing_is_lost(level: Is
     assert values == [f"(1249975000, {n})" for n in range(120)]
 
 
-@pytest.mark.parametrize(("starts", "kind"), [(2, "ok"), (100, "infrastructure")])
+@pytest.mark.parametrize(("starts", "kind"), [(2, "ok"), (10**9, "infrastructure")])
 def test_an_interpreter_that_is_killed_while_it_starts_says_nothing_about_the_program(
     level: Isolation, starts: int, kind: str
 ) -> None:
+    others = {*descendants()}
     with Executor(isolation=level, lanes=1) as executor:
         done = threading.Event()
 
         def kill_some() -> None:
             killed: set[int] = set()
             while not done.is_set() and len(killed) < starts:
-                for pid in sorted(set(descendants()) - killed)[: starts - len(killed)]:
+                starting = {*descendants()} - others - killed
+                for pid in sorted(starting)[: starts - len(killed)]:
                     killed.add(pid)
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+                    # Its group as well: of a bwrap that dies alone, the half inside may live on.
+                    for kill in (os.killpg, os.kill):
+                        with contextlib.suppress(ProcessLookupError):
+                            kill(pid, signal.SIGKILL)
 
         killer = threading.Thread(target=kill_some)
         killer.start()
         try:
-            # A busy machine may let a start slip through: then the verdict is the true one.
-            assert executor.run(IDENTITY, ["1"])[0].kind in {"ok", kind}
+            assert executor.run(IDENTITY, ["1"])[0].kind == kind
         finally:
             done.set()
             killer.join()
@@ -912,19 +914,11 @@ def command(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str
     )
 
 
-@pytest.mark.parametrize("all_of_them", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_the_command_judges_every_case_of_a_file_in_its_order(
-    tmp_path: Path, all_of_them: bool
-) -> None:
-    cases = json.loads(EXAMPLES.read_text())
-    file = tmp_path / "cases.json"
-    file.write_text(
-        json.dumps([case for case in cases if all_of_them or case["expected"] != "timeout"])
-    )
-    run = command("check", str(file))
+def test_the_command_judges_every_case_of_a_file_in_its_order() -> None:
+    run = command("check", str(EXAMPLES))
     assert run.returncode == 0
     assert run.stderr.startswith("isolation: ")
-    assert_examples(run.stdout.splitlines(), len(cases) - (0 if all_of_them else 2))
+    assert_examples(run.stdout.splitlines())
 
 
 def test_the_command_reads_json_lines_and_switches_the_screen_off(tmp_path: Path) -> None:
@@ -1034,11 +1028,10 @@ def clean() -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def assert_examples(lines: list[str], count: int = 30) -> None:
+def assert_examples(lines: list[str]) -> None:
     cases = {case["name"]: case for case in json.loads(EXAMPLES.read_text())}
     rows = [json.loads(line) for line in lines]
-    names = [row["name"] for row in rows]
-    assert names == [name for name in cases if name in names] and len(names) == count
+    assert [row["name"] for row in rows] == list(cases)
     for row in rows:
         case = cases[row["name"]]
         assert row["verdict"] in (case["expected"], *case.get("also_accept", ())), row
