@@ -34,8 +34,8 @@ from torch import Tensor
 
 from training.dugrpo import FORMS
 from training.frontier import Problem
-from training.influence import SCORES, Influence, influence
-from training.inquest import inquest
+from training.influence import SCORES, Influence, SecondMoment, influence
+from training.inquest import inquest, manner
 from training.journal import OUT, Job, Journal, read_job
 from training.keys import answer_own
 from training.lessons import Lesson
@@ -43,8 +43,8 @@ from training.match import Text
 from training.mirror import Answer, Mirror
 from training.models import load_tokenizer, token_counter
 from training.passage import Passage
-from training.posed import pose_problems, pose_questions
-from training.probe import Step, probe, solutions
+from training.posed import Posed, pose_problems, pose_questions
+from training.probe import Step, halved_reliability, probe, solutions
 from training.question_rewards import group_rewards
 from training.questionbook import Questionbook
 from training.questions import Question, Reason, count_reasons, without_repeats
@@ -210,7 +210,6 @@ class Run:
             soundings=SOUNDINGS,
             seed=self.seed("attempts"),
         )
-        grades = [one.grades for one in posed]
         watch.lap("solve")
 
         # S4. Influence, at the weights that made the attempts.
@@ -231,7 +230,7 @@ class Run:
             values = SCORES[SCORE](measured).tolist()[: len(diverse)]
             scores = {q.id: value for q, value in zip(diverse, values, strict=True)}
         probed = None
-        if scores and PROBE_EVERY and number % PROBE_EVERY == 0:
+        if scores and against and PROBE_EVERY and number % PROBE_EVERY == 0:
             fresh = self.target.draw(PROBE_TARGETS, self.dice("probe"))
             probed = probe(
                 self.mirror,
@@ -249,11 +248,14 @@ class Run:
                 ),
                 number=PROBED,
             )
+            probed["score_reliability"] = halved_reliability(
+                self.mirror, posed, against, self.moment(adapter), SCORES[SCORE], normaliser
+            )
         watch.lap("influence")
 
         # S5 and S6. Both learn, neither sees the other's step.
         refusal = self.refusal(reliability)
-        rewards, lessons = self.teach(asked, written, found, questions, grades, scores)
+        rewards, lessons = self.teach(asked, written, found, questions, posed, scores)
         if measured is not None:
             row_P = self.mirror.as_row(measured.gradient, adapter) / len(trained)
             self.table.population.gradients_G_P[SOLVER] += row_P
@@ -285,7 +287,9 @@ class Run:
             probe=probed,
             gradient_norms=gradient_norms,
             seconds=watch.seconds,
-            **inquest(self.book, passages, asked, found, questions, grades, scores, measured),
+            generator=manner(written, MAX_TOKENS),
+            solver=manner([t for one in [*posed, *target] for t in one.attempts], MAX_TOKENS),
+            **inquest(self.book, passages, asked, found, questions, posed, scores, measured),
         )
 
     def passages(self, problems: Sequence[Problem]) -> list[Passage]:
@@ -332,9 +336,13 @@ class Run:
             self.mirror.batches(answers, normaliser=normaliser),
             questions=count,
             target=against or self.mirror.by_name(zeros_P, adapter),
-            moment=self.mirror.moment(
-                self.table.optimiser.state_dict(), SOLVER, adapter, beta2=BETAS[1]
-            ),
+            moment=self.moment(adapter),
+        )
+
+    def moment(self, adapter: dict[str, Tensor]) -> SecondMoment:
+        """The solver's, as AdamW has it before its next step."""
+        return self.mirror.moment(
+            self.table.optimiser.state_dict(), SOLVER, adapter, beta2=BETAS[1]
         )
 
     def refusal(self, reliability: float | None) -> str | None:
@@ -353,14 +361,14 @@ class Run:
         written: Sequence[Text],
         found: Sequence[Question | Reason],
         questions: Sequence[Question],
-        grades: Sequence[Sequence[str]],
+        posed: Sequence[Posed],
         scores: dict[str, float],
     ) -> tuple[list[float], list[Lesson]]:
         """S5: the generator's rewards, and what it can learn from them."""
         dice = self.dice("worths")
         worths = {
-            question.id: WORTHS[WORTH](its, scores.get(question.id, 0.0), dice)
-            for question, its in zip(questions, grades, strict=True)
+            question.id: WORTHS[WORTH](one.grades, scores.get(question.id, 0.0), dice)
+            for question, one in zip(questions, posed, strict=True)
         }
         rewards: list[float] = []
         places: list[int] = []

@@ -6,7 +6,9 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from training.influence import Influence, cosine
+from training.match import Text
 from training.passage import Passage
+from training.posed import Posed
 from training.probe import rank_correlation
 from training.questionbook import Questionbook
 from training.questions import Question, Reason
@@ -18,7 +20,7 @@ def inquest(
     asked: Sequence[Passage],
     found: Sequence[Question | Reason],
     questions: Sequence[Question],
-    grades: Sequence[Sequence[str]],
+    posed: Sequence[Posed],
     scores: dict[str, float],
     measured: Influence | None,
 ) -> dict[str, Any]:
@@ -30,7 +32,9 @@ def inquest(
     """
     facts = {question.id: book.facts(question) for question in questions}
     kinds = {passage.id: passage.kind for passage in passages}
-    rates = [list(its).count("right") / len(its) for its in grades]
+    grades = [one.grades for one in posed]
+    rates = [its.count("right") / len(its) for its in grades]
+    lengths = {q.id: _mean(_lengths(one.attempts)) for q, one in zip(questions, posed, strict=True)}
     rate_of = dict(zip((question.id for question in questions), rates, strict=True))
     scored = [question for question in questions if question.id in scores]
     values = [scores[question.id] for question in scored]
@@ -57,6 +61,15 @@ def inquest(
             "positive": _mean([float(value > 0) for value in values]),
             "with_cosine": rank_correlation(values, raw),
             "with_variance": rank_correlation(values, spreads),
+            "with_length": rank_correlation(values, [lengths[q.id] or 0.0 for q in scored]),
+            "within_document": _mean(_deviations(scored, values)),
+        },
+        "lengths": None
+        if measured is None
+        else {
+            "questions": measured.lengths_Q.mean().item(),
+            "steps": measured.step_lengths_Q.mean().item(),
+            "target": measured.target_length,
         },
         "valid_by_kind": _by((p.kind, float(isinstance(one, Question))) for p, one in pairs),
         "some_by_kind": _by((kinds[q.document], float(0 < rate_of[q.id] < 1)) for q in questions),
@@ -65,6 +78,29 @@ def inquest(
         "score_by_depth": _by((str(facts[q.id].get("depth")), scores[q.id]) for q in scored),
         "score_by_key": _by((str(facts[q.id].get("key_right")), scores[q.id]) for q in scored),
     }
+
+
+def manner(texts: Sequence[Text], max_tokens: int) -> dict[str, float | None]:
+    """How completions were written: tokens of one, the share that was cut off, nats a token."""
+    lengths = _lengths(texts)
+    tokens = sum(lengths)
+    return {
+        "tokens": _mean(lengths),
+        "cut_off": _mean([float(length >= max_tokens) for length in lengths]),
+        "surprisal": -sum(sum(text.logprobs) for text in texts) / tokens if tokens else None,
+    }
+
+
+def _lengths(texts: Sequence[Text]) -> list[float]:
+    return [float(len(text.logprobs)) for text in texts]
+
+
+def _deviations(scored: Sequence[Question], values: Sequence[float]) -> list[float]:
+    """Those of the scores of each document that has several."""
+    groups: dict[str, list[float]] = defaultdict(list)
+    for question, value in zip(scored, values, strict=True):
+        groups[question.document].append(value)
+    return [pstdev(group) for group in groups.values() if len(group) > 1]
 
 
 def _by(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:

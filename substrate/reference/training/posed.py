@@ -36,6 +36,13 @@ class Posed:
         """Whether attempts differ in worth: else there is nothing to learn from them."""
         return len(set(self.rewards)) > 1
 
+    def halves(self) -> tuple["Posed", "Posed"]:
+        """Every second attempt, and the others."""
+        even, odd = (
+            Posed(self.attempts[n::2], self.grades[n::2], self.rewards[n::2]) for n in (0, 1)
+        )
+        return even, odd
+
     def answers(self, number: int) -> list[Answer]:
         """The attempts with Dr.GRPO's advantages (Liu et al., arXiv 2503.20783), as answers to
         question `number` of a batch.

@@ -8,7 +8,7 @@ problems that neither the scores nor a step has seen: no sampling, little noise.
 Shapes are suffixes: P numbers of a member, Q questions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,11 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from training.influence import target_gradient
+from training.influence import Influence, SecondMoment, influence, target_gradient
 from training.mirror import Answer, Mirror
 from training.population import Row
+from training.posed import Posed
+from training.reliability import score_reliability
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,31 @@ def probe(
     scored = [scores[n] for n in chosen]
     correlation = rank_correlation(scored, changes)
     return {"scores": scored, "changes": changes, "rank_correlation": correlation}
+
+
+def halved_reliability(
+    mirror: Mirror,
+    posed: Sequence[Posed],
+    target: Mapping[str, Tensor],
+    moment: SecondMoment,
+    score: Callable[[Influence], Tensor],
+    normaliser: float,
+) -> float:
+    """The reliability of scores, from those by every second attempt and by the others. 0 where
+    fewer than 3 questions were solved sometimes in both halves.
+    """
+    both = [one.halves() for one in posed if all(half.sometimes for half in one.halves())]
+    if len(both) < 3:
+        return 0.0
+    found = []
+    for place in (0, 1):
+        answers = [a for n, halves in enumerate(both) for a in halves[place].answers(n)]
+        batches = mirror.batches(answers, normaliser=normaliser)
+        measured = influence(
+            mirror.model, batches, questions=len(both), target=target, moment=moment
+        )
+        found.append(score(measured))
+    return score_reliability(*found)
 
 
 def solutions(

@@ -95,18 +95,7 @@ class Questionbook:
         self, passages: Sequence[Passage], completions: Sequence[str]
     ) -> list[Question | Reason]:
         """For each completion the question, or why it is none."""
-        found = [
-            read_question(
-                text,
-                self._documents[passage.id],
-                "choice",
-                self._checker,
-                count=self._count,
-                maximum=LONGEST,
-            )
-            for passage, text in zip(passages, completions, strict=True)
-        ]
-        return [self._unless_copied(one) for one in found]
+        return [self._read(*pair) for pair in zip(passages, completions, strict=True)]
 
     def key_prompt(self, question: Question, parts: Sequence[str]) -> str | None:
         """What the generator reads to answer its own question, in one part; None after that."""
@@ -140,6 +129,14 @@ class Questionbook:
         """What is true of a question: nothing that could be known here."""
         return {"topic": self._documents[question.document].source}
 
-    def _unless_copied(self, found: Question | Reason) -> Question | Reason:
+    def _read(self, passage: Passage, text: str) -> Question | Reason:
+        found = read_question(
+            text,
+            self._documents[passage.id],
+            "choice",
+            self._checker,
+            count=self._count,
+            maximum=LONGEST,
+        )
         copied = isinstance(found, Question) and found.text in self._examples
         return "duplicate" if copied else found
