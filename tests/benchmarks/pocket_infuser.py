@@ -28,12 +28,12 @@ INFUSER = _arm("infuser")
 ARMS = (
     INFUSER,
     *(_arm(name, **overrides) for name, overrides in _rivals().items()),
-    _arm("questions only", PRACTISED=0),
-    _arm("questions only, fixed generator", PRACTISED=0, GENERATOR_RATE=0.0),
 )
 SCARCE = 32  # problems that have answers, of the target set's 3,780
 FEW = SEEDS[:3]
-WITH_FEW_LABELS = (
+FURTHER = (
+    _arm("questions only", PRACTISED=0),
+    _arm("questions only, fixed generator", PRACTISED=0, GENERATOR_RATE=0.0),
     _arm(f"infuser, {SCARCE} labels", LABELLED=SCARCE),
     _arm(f"target problems only, {SCARCE} labels", LABELLED=SCARCE, DOCUMENTS=0),
 )
@@ -46,7 +46,7 @@ WHAT = (
 
 
 def run() -> dict[str, Any]:
-    lines = trials(ARMS, SEEDS) | trials(WITH_FEW_LABELS, FEW)
+    lines = trials(ARMS, SEEDS) | trials(FURTHER, FEW)
     figures: dict[str, Any] = {}
     for name in BOTH:
         everything = range(len(read(name)))

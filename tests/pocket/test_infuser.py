@@ -213,6 +213,12 @@ def test_every_rival_takes_two_steps(snapshot: Snapshot, tmp_path: Path, rival: 
     assert learnt != frozen
 
 
+def test_a_run_without_target_problems_takes_two_steps(snapshot: Snapshot, tmp_path: Path) -> None:
+    fork = fork_of(snapshot, tmp_path / "fork", PRACTISED=0, GENERATOR_RATE=0.0)
+    run(fork, job_of(snapshot, 10**6, smoke=True))
+    assert [row["target"]["problems"] for row in rows_of(fork)] == [0, 0]
+
+
 def test_a_budget_of_less_than_a_step_is_refused(snapshot: Snapshot, tmp_path: Path) -> None:
     fork = fork_of(snapshot, tmp_path / "fork")
     record = asyncio.run(run_recipe(fork, job_of(snapshot, 303)))

@@ -280,7 +280,7 @@ class Run:
                 "problems": len(problems),
                 "sometimes": sum(one.sometimes for one in target),
                 "reward": fmean(r for one in target for r in one.rewards) if target else None,
-                "depth": fmean(problem.get("depth", 1) for problem in problems),
+                "depth": fmean(p.get("depth", 1) for p in problems) if problems else None,
                 "reliability": reliability,
             },
             trained=len(trained),
