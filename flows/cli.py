@@ -251,6 +251,7 @@ def _explain(error: Exception) -> tuple[str, int] | None:
     from flows.house import BadHome
     from flows.lease import CampaignBusy, LeaseLost
     from flows.start import BadPlan
+    from policies.constitution import ConstitutionChanged
     from policies.database import UnknownSchema
     from policies.ledger import NotInLedger
     from substrate.dropin import BadDropIn
@@ -265,17 +266,17 @@ def _explain(error: Exception) -> tuple[str, int] | None:
         faults = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         return "the plan is not valid: " + "; ".join(faults), 2
     refused = (BadDropIn, BadPlan, UnknownWorker, NotInLedger, CampaignBusy, LeaseLost)
-    if isinstance(error, (*refused, BadHome, NoSnapshot, SnapshotDamaged, UnknownSchema)):
+    damaged = (BadHome, NoSnapshot, SnapshotDamaged, UnknownSchema, ConstitutionChanged)
+    if isinstance(error, (*refused, *damaged)):
         return str(error), 2
     if "prefect" in sys.modules:
         from prefect.exceptions import CancelledRun
 
-        from flows.round import ConstitutionChanged
         from flows.server import ServerFailed
 
         if isinstance(error, CancelledRun):
             return str(error), 3
-        if isinstance(error, ServerFailed | ConstitutionChanged):
+        if isinstance(error, ServerFailed):
             return str(error), 2
     return None
 
