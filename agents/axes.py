@@ -7,7 +7,7 @@ from typing import TypeGuard
 from agents.candidates import is_overruled, touched
 from agents.window import DEAD_ENDS, Notes, Trial, Window, last_change
 from policies.canonical import canonical_json
-from policies.evidence import threshold
+from policies.noise import threshold
 from policies.policy import (
     Axis,
     ChoiceKnob,

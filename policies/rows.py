@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from policies.canonical import digest
+from policies.evidence import OVERALL
 from policies.policy import Claim, Edit, EvidenceWindow, Finding, SearchPolicy
 from policies.report import Confirmation, RoundReport, SetScore, SlotResult, Verdict
 
-OVERALL = "overall"
 FINDINGS = 4  # most rows of one claim that are attested: a policy has to fit in 64 KiB
 TOLERANCE = 5.1e-5  # reports print four decimals: a number that was read there is that number
 

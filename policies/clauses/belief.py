@@ -8,7 +8,7 @@ from statistics import fmean
 from policies.canonical import canonical_json
 from policies.case import Case
 from policies.draft import Path, Violation
-from policies.evidence import quantile
+from policies.noise import quantile
 from policies.policy import Constant, DeadEnd, Edit, Promotion
 from policies.report import Decoupling
 from policies.rows import TOLERANCE, Rows, Trial, row_names
@@ -181,7 +181,7 @@ def _overruled(promotion: Promotion, rows: Rows) -> str | None:
         return None
     mean = fmean(effect for effect, _ in looks)
     error = math.hypot(*(error for _, error in looks)) / len(looks)
-    if mean >= -quantile(rows.newest.results.noise.degrees, OVERRULED) * error:
+    if mean >= -quantile(rows.newest.results.noise.external_degrees, OVERRULED) * error:
         return None
     return f"{mean:+.4f} over {len(looks)} looks, with a standard error of {error:.4f}"
 
@@ -233,7 +233,8 @@ def _unconfirmed(promotion: Promotion, rows: Rows) -> str | None:
     ]
     if not reported:
         return "no report counts these rows as all fresh runs of this edit on this axis"
-    effects = [found.effect for found in reported if found.effect is not None]
+    channels = [value for found in reported for value in (found.effect, found.external_effect)]
+    effects = [effect for effect in channels if effect is not None]
     if any(abs(effect - promotion.effect) <= TOLERANCE for effect in effects):
         return None
     return f"the report has the effect {canonical_json(effects)}"

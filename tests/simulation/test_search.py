@@ -12,7 +12,14 @@ from policies.case import CampaignFacts
 from policies.constitution import review
 from policies.draft import MAX_BYTES
 from policies.rows import Rows
-from tests.simulation.campaign import SHA, Campaign, Truth, expected, run_campaign
+from tests.simulation.campaign import (
+    SHA,
+    Campaign,
+    Truth,
+    expected,
+    run_campaign,
+    with_direction_down,
+)
 from tests.simulation.truths import (
     nothing_helps,
     random_truth,
@@ -111,14 +118,7 @@ def test_a_proxy_trap_is_hardly_ever_promoted_and_its_axis_is_closed() -> None:
 
 
 def test_less_is_better_where_the_truth_says_so() -> None:
-    up = stub_truth()
-    down = Truth(
-        present=up.present,
-        score=lambda scored, overrides: 1 - up.score(scored, overrides),
-        sigma=up.sigma,
-        problems=up.problems,
-        direction="minimise",
-    )
+    down = with_direction_down(stub_truth())
     campaigns = [run_campaign(down, stub_policy(), seed=seed) for seed in range(10)]
     gap = -stub.gap("dev", {})
     assert median(share_closed(down, each, gap, after=10) for each in campaigns) > 0.5
