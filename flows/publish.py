@@ -107,6 +107,22 @@ def outbox_rows(
     return rows + _events(report, old, new, violations)
 
 
+def rollback_rows(
+    campaign: Campaign, report: RoundReport, old: SearchPolicy, new: SearchPolicy
+) -> list[Outbox]:
+    """What a rollback after `report`'s round shows: the policy diff."""
+    description = f"{campaign.id}: version {new.version}"
+    data = _accepted(report, old, new, _links(campaign.id))
+    return [
+        Outbox(
+            campaign=campaign.id,
+            kind="markdown",
+            key=artifact_key(campaign.id, "policy-diff"),
+            body=json.dumps({"description": description, "data": data}),
+        )
+    ]
+
+
 async def publish_outbox(ledger: Ledger, campaign: str) -> int:
     """Publish what waits in a campaign's outbox, oldest first. Returns how many rows it was.
 
