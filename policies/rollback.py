@@ -10,7 +10,6 @@ from policies.clauses.search import ACTIVE, end_of
 from policies.policy import NoiseModel, SearchPolicy
 from policies.rows import Rows
 
-
 ROLLED_BACK = "policy.rolled_back"  # the note that says to which version, and why
 AUTHOR = "person"
 

@@ -12,16 +12,21 @@ import pytest
 from flows import round as steps
 from flows.house import House, open_house
 from flows.plan import BudgetPlan, Plan
+from flows.replay import replay
 from flows.revision import Revision, decide, hear, revise_policy, unfit
+from flows.rollback import roll_back
 from flows.start import start_campaign
 from flows.trial import run_trial
 from policies.constitution import ConstitutionChanged, hold_constitution
 from policies.draft import Violation
+from policies.ledger import NotInLedger
+from policies.lineage import read_lineage
 from policies.policy import SearchPolicy
 from policies.rejection import REJECTED, read_rejections
 from policies.report import RoundReport
+from policies.rollback import BadRollback
 from policies.ruling import Ruling
-from policies.tables import Campaign, Policy
+from policies.tables import Campaign, Policy, Report, Round
 from substrate.store import Judge
 
 STUB = Path(__file__).parent.parent / "substrates" / "stub"
@@ -265,3 +270,53 @@ def test_a_rejected_draft_is_kept_with_its_clause_and_the_old_policy_stays(
     assert "seedbed.policy.rejected" in {row.key for row in house.ledger.unpublished(campaign_id)}
     asyncio.run(steps.open_round(house, campaign_id, 3))
     assert house.policy_of_round(campaign_id, 3).version == 2
+
+
+def test_a_rollback_in_a_round_stands_after_it_and_every_decision_replays(
+    house: House,
+) -> None:
+    campaign_id = campaign_of(house)
+    asyncio.run(trials(house, campaign_id, 3))
+    with pytest.raises(BadRollback, match="a reason"):
+        roll_back(house, campaign_id, 1, " ")
+    with pytest.raises(BadRollback, match="version 2"):
+        roll_back(house, campaign_id, 2, "It stands already.")
+    with pytest.raises(NotInLedger):
+        roll_back(house, campaign_id, 9, "There is none.")
+
+    back = roll_back(house, campaign_id, 1, "The second was hasty.")
+    assert (back.version, back.axes) == (3, house.policy(campaign_id, 1).axes)
+    report = steps.build_report(house, campaign_id, 3)
+    revision = asyncio.run(revise_policy(house, campaign_id, report))
+    assert revision.ruling is None
+    steps.record_round(house, campaign_id, report, revision)
+
+    lineage = read_lineage(house.ledger.policies(campaign_id))
+    authors = [(item.version, item.author, item.round, item.fault) for item in lineage]
+    assert authors == [(1, "seed", None, None), (2, "reviser", 1, None), (3, "person", 2, None)]
+    replayed = [(item.decision, item.author, item.state) for item in replay(house, campaign_id)]
+    assert replayed == [
+        ("p2", "reviser", "same"),
+        ("p3", "person", "same"),
+        ("r2, rejected", "a model", "not replayed"),
+    ]
+
+
+def test_a_version_that_the_rules_do_not_make_differs_when_it_is_replayed(house: House) -> None:
+    row = house.campaign(campaign_of(house))
+    reports = house.ledger.reports(row.id)
+    forged = house.policy(row.id, 2).model_copy(update={"rationale": "Trust me."})
+    old = Campaign(**row.model_dump() | {"id": "aaa-forged"})
+    house.ledger.append(
+        old,
+        Policy(**house.ledger.policy(row.id, 1).model_dump() | {"campaign": old.id}),
+        Policy(
+            **house.ledger.policy(row.id, 2).model_dump()
+            | {"campaign": old.id, "body": forged.text(), "sha256": forged.digest()}
+        ),
+        Round(**house.ledger.round(row.id, 1).model_dump() | {"campaign": old.id}),
+        Report(**reports[0].model_dump() | {"campaign": old.id}),
+    )
+    (found,) = replay(house, old.id)
+    assert (found.state, found.recorded) == ("differs", forged.digest())
+    assert found.found == house.ledger.policy(row.id, 2).sha256
