@@ -54,6 +54,13 @@ class Rows:
 
     def __init__(self, reports: Iterable[RoundReport]) -> None:
         self.reports = {report.round: report for report in sorted(reports, key=lambda r: r.round)}
+        self._trials: dict[int, dict[int, Trial]] = {}
+        for number, report in self.reports.items():
+            verdicts = {verdict.slot: verdict for verdict in report.results.verdicts}
+            self._trials[number] = {
+                slot.slot: Trial(number, slot, verdicts.get(slot.slot))
+                for slot in report.results.slots
+            }
 
     @property
     def newest(self) -> RoundReport | None:
@@ -70,20 +77,14 @@ class Rows:
     def trial(self, row: str) -> Trial | None:
         """The trial that a row belongs to; None for a round, and for what does not exist."""
         place = place_of(row)
-        report = self.reports.get(place.round)
-        if report is None or place.slot is None:
-            return None
-        for slot in report.results.slots:
-            if slot.slot == place.slot:
-                return _trial(report, slot)
-        return None
+        return None if place.slot is None else self._trials.get(place.round, {}).get(place.slot)
 
     def trials(self, axis: str | None = None) -> Iterator[Trial]:
         """The trials of an axis, or all of them, in order."""
-        for report in self.reports.values():
-            for slot in report.results.slots:
-                if axis is None or slot.axis == axis:
-                    yield _trial(report, slot)
+        for trials in self._trials.values():
+            for trial in trials.values():
+                if axis is None or trial.slot.axis == axis:
+                    yield trial
 
     def confirmations(self, axis: str, edit: Edit) -> list[Confirmation]:
         """What the reports say of the fresh runs of an edit, oldest first."""
@@ -162,11 +163,6 @@ class Rows:
 def row_names(rows: Sequence[str]) -> list[str]:
     """The trials that rows belong to, each once and in order; a round stands for itself."""
     return list(dict.fromkeys("/".join(row.split("/", 2)[:2]) for row in rows))
-
-
-def _trial(report: RoundReport, slot: SlotResult) -> Trial:
-    verdicts = (found for found in report.results.verdicts if found.slot == slot.slot)
-    return Trial(report.round, slot, next(verdicts, None))
 
 
 def _score_at(slot: SlotResult, place: Place) -> float | None:

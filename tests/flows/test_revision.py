@@ -3,6 +3,9 @@
 import asyncio
 import base64
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,7 +32,8 @@ from policies.ruling import Ruling
 from policies.tables import Campaign, Policy, Report, Round
 from substrate.store import Judge
 
-STUB = Path(__file__).parent.parent / "substrates" / "stub"
+REPO = Path(__file__).parent.parent.parent
+STUB = REPO / "tests" / "substrates" / "stub"
 WIDTH = 3
 
 Draft = dict[str, Any]
@@ -320,3 +324,41 @@ def test_a_version_that_the_rules_do_not_make_differs_when_it_is_replayed(house:
     (found,) = replay(house, old.id)
     assert (found.state, found.recorded) == ("differs", forged.digest())
     assert found.found == house.ledger.policy(row.id, 2).sha256
+
+
+def seedbed(house: House, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "flows.cli", "policy", *arguments],
+        cwd=REPO,
+        env={**os.environ, "SEEDBED_HOME": str(house.settings.home), "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+
+
+def test_the_command_line_explains_checks_lists_and_rolls_back(
+    house: House, tmp_path: Path
+) -> None:
+    campaign_id = campaign_of(house)
+    why = json.loads(seedbed(house, "why", "learning-rate", campaign_id, "--json").stdout)
+    assert (why["kind"], why["steps"][0]["version"]) == ("axis", 1) and 1 in why["rounds"]
+    nothing = seedbed(house, "why", "luck", campaign_id)
+    assert nothing.returncode == 2 and "learning-rate" in nothing.stderr
+
+    draft = house.policy(campaign_id).data() | {"version": 4, "budget": {"looks": 99}}
+    (tmp_path / "draft.json").write_text(json.dumps(draft))
+    checked = seedbed(house, "check", str(tmp_path / "draft.json"), campaign_id, "--json")
+    assert checked.returncode == 2
+    assert {"C2", "C8"} <= {found["clause"] for found in json.loads(checked.stdout)}
+
+    (rejection,) = json.loads(seedbed(house, "rejected", campaign_id, "--json").stdout)
+    assert rejection["violations"][0]["clause"] == "C2"
+    back = seedbed(house, "rollback", "2", "--reason", "To try.", "--campaign", campaign_id)
+    assert back.returncode == 0, back.stderr
+    shown = seedbed(house, "history", campaign_id).stdout
+    assert "person" in shown and "the next policy has version 3" in shown
+    replayed = seedbed(house, "replay", campaign_id)
+    assert replayed.returncode == 0 and "same: p4 by person" in replayed.stdout
+    forged = seedbed(house, "replay", "aaa-forged")
+    assert forged.returncode == 2 and "differs: p2" in forged.stdout

@@ -6,6 +6,8 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from policies.canonical import canonical_json
 from policies.draft import MAX_REPLY
@@ -19,7 +21,7 @@ from policies.rejection import (
     rejections_markdown,
 )
 from policies.ruling import Ruling, rule
-from tests.policies.cases import FACTS, HELD_OUT, PARENT, next_draft
+from tests.policies.cases import FACTS, HELD_OUT, PARENT, next_draft, put
 
 LAWFUL = SearchPolicy.model_validate(next_draft()).text().encode()
 SECRET = "ghp_" + "a1B2" * 9
@@ -140,3 +142,45 @@ def test_a_rejection_is_shown_with_its_clause_its_quote_and_its_reason() -> None
     assert "| C2 | the next policy has version 4 | `version: 9` |" in shown
     assert "model|x" not in shown, "a cell of a table ends at a bar"
     assert rejections_markdown([]) == ""
+
+
+def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Every place in JSON values."""
+    yield path
+    keys = (
+        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    )
+    for key in keys:
+        yield from places(value[key], (*path, key))
+
+
+PLACES = [path for path in places(next_draft()) if path]
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+VALUES = st.recursive(
+    LEAVES | st.sampled_from(["r1/s1", "r2/s3/dev/overall", "r9", "rate", "strings", 1e308, -0.0]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(path=st.sampled_from(PLACES), value=VALUES)
+def test_any_value_at_any_place_of_a_draft_gets_a_ruling_that_can_be_kept(
+    path: tuple[str | int, ...], value: Any
+) -> None:
+    draft = next_draft()
+    put(value, *path)(draft)
+    ruling = ruled(json.dumps(draft).encode())
+    assert (ruling.policy is None) == bool(ruling.violations)
+    rejection_note("c", rejection_of(ruling, round=3, parent=3, author="someone"))
+    assert canonical_json(ruling.kept).encode()
+
+
+@settings(max_examples=60, deadline=None)
+@given(start=st.integers(0, len(LAWFUL)), length=st.integers(0, 40), bytes_=st.binary(max_size=12))
+def test_any_bytes_spliced_into_a_draft_get_a_ruling_that_can_be_kept(
+    start: int, length: int, bytes_: bytes
+) -> None:
+    ruling = ruled(LAWFUL[:start] + bytes_ + LAWFUL[start + length :])
+    assert (ruling.policy is None) == bool(ruling.violations)
+    assert canonical_json(ruling.kept).encode()
