@@ -79,6 +79,8 @@ def explain(subject: str, lineage: Sequence[Version], rows: Rows) -> Answer:
                 claims=() if seed else tuple(claims),
             )
         )
+    newest = lineage[-1]
+    cited += behind(newest.policy, subject, rows, newest.round)
     found = [row for row in dict.fromkeys(cited) if row in rows]
     return Answer(
         kind=kind,
