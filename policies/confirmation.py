@@ -22,6 +22,7 @@ from policies.policy import Edit, NoiseModel
 from policies.report import Confirmation
 from policies.spending import BUDGET, level, look
 
+HALF = 2  # candidates that half of the budget is for
 FEWEST = 2  # fresh runs that a confirmation takes
 
 _SEED = re.compile(r"(.*_)?SEEDS?(_.*)?", re.IGNORECASE)
@@ -64,7 +65,7 @@ def candidates(record: Record) -> list[Candidate]:
         for again in past.replicates:
             key = past.recipe, again.key
             if key not in found:
-                share = BUDGET * level(len(found) + 1) + inherited
+                share = BUDGET * level(len(found) + 1, half=HALF) + inherited
                 inherited = 0.0
                 found[key] = Candidate(axis=again.axis, edit=again.edit, level=share)
             found[key].last = past.number
