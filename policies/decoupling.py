@@ -18,7 +18,7 @@ twenty at most. Overall scores hide a decoupled domain behind others that follow
 are tested by themselves, and overall means those that are neither decoupled nor ignored already.
 
     decoupled      the shortfall is beyond noise
-    tracking       no alarm, and external rises beyond noise where dev does
+    tracking       no alarm, and external rises beyond noise where dev rises most
     insufficient   neither
 """
 
@@ -35,7 +35,7 @@ from policies.spending import BUDGET, level
 
 FOLLOW = 0.5  # the least share of a change of dev that external shows where dev is a fair proxy
 ROUNDS = 2  # newest rounds of an axis that are put together
-TRACKS = 0.05  # chance that a dev that external does not follow is said to track it
+TRACKS = 0.01  # chance that a round says of a dev that external does not follow that it tracks
 HALF = 4  # rounds that half of the budget is for
 MEASURED = 3  # degrees of freedom of external's own noise without which there is no test
 CHOSEN = 2  # explorations with the best dev scores of a round: looked at because of that
@@ -74,7 +74,9 @@ def decoupling(record: Record) -> list[Decoupling]:
     names = names if len(names) > 1 else []
     share = BUDGET * level(len(record.rounds), half=HALF) / (1 + len(names))
     found = [_test(record, paired, name, frozenset(), share) for name in names]
-    out = record.ignored | {test.domain for test in found if test.verdict == "decoupled"}
+    out = record.ignored - {OVERALL} | {
+        test.domain for test in found if test.verdict == "decoupled"
+    }
     return [_test(record, paired, OVERALL, out, share), *found]
 
 
@@ -105,7 +107,7 @@ def _test(
     worst = min(changes, key=lambda change: (change.chance, change.axis or ""))
     probability = min(1.0, len(changes) * worst.chance)
     risen = max(changes, key=lambda change: (change.dev, change.axis or ""))
-    follows = chance(risen.degrees, risen.external / risen.external_error) <= TRACKS
+    follows = chance(risen.degrees, risen.external / risen.external_error) <= TRACKS / len(changes)
     tracks = risen.dev > 0 and follows
     return Decoupling(
         domain=domain,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from policies import evidence
-from policies.evidence import Calibration, Direction, Record, Round
+from policies.evidence import Direction, Record, Round
 from policies.noise import threshold
 from policies.policy import Edit, NoiseModel, StandingRecipe
 from policies.report import DomainScore, SetScore, SlotResult, Spread, Verdict

@@ -141,7 +141,9 @@ def test_every_revision_of_a_long_campaign_keeps_the_constitution(width: int) ->
     ):
         for slot in report.results.slots:
             rows |= {f"r{report.round}", f"r{report.round}/s{slot.slot}"}
-            rows |= {f"r{report.round}/s{slot.slot}/dev/overall"} if slot.dev else set()
+            for scored, score in (("dev", slot.dev), ("external", slot.external)):
+                names = ["overall", *score.domains] if score else []
+                rows |= {f"r{report.round}/s{slot.slot}/{scored}/{name}" for name in names}
         assert review(draft.data(), parent, facts(width, rows)) == []
         assert cited(draft) <= rows
     assert len(campaign.policies[-1].text().encode()) < MAX_BYTES / 2
