@@ -55,7 +55,9 @@ def settle(window: Window, notes: Notes) -> Settled:
             waiting.append(item)
             continue
         text = _said(found)
-        if is_overruled(window, item.axis, item.edit):
+        if item.axis in window.misleading_axes:
+            notes.claim(f"{spell(item.edit)} is refuted: dev misleads; {text}.", found.rows)
+        elif is_overruled(window, item.axis, item.edit):
             notes.claim(f"{spell(item.edit)} is refuted: external is worse; {text}.", found.rows)
         elif found.is_confirmed:
             promoted.append(Promotion(axis=item.axis, edit=item.edit, effect=mean, rows=found.rows))
@@ -87,7 +89,7 @@ def queue(window: Window, settled: Settled, notes: Notes) -> list[Replicate]:
         else:
             found.append((promise, Replicate(axis=slot.axis, edit=slot.edit, origin=trial.row)))
     found.sort(key=lambda each: (-each[0], each[1].origin))
-    taken = {promotion.axis for promotion in settled.promoted}
+    taken = {promotion.axis for promotion in settled.promoted} | window.misleading_axes
     line: list[Replicate] = []
     for item in [*settled.waiting, *(item for _, item in found)]:
         if item.axis not in taken:

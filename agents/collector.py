@@ -2,9 +2,10 @@
 
 import math
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
+from itertools import zip_longest
 
 from policies.confirmation import confirmations
 from policies.decoupling import decoupling, misleading
@@ -31,7 +32,7 @@ from policies.report import (
     Verdict,
 )
 
-CANDIDATES = 2  # replicated edits of which a round looks at one run each
+CANDIDATES = 2  # runs of candidates that a round looks at
 
 
 def choose_looks(
@@ -44,11 +45,12 @@ def choose_looks(
 ) -> list[int]:
     """The slots of a round whose external score is obtained, in order: at most `looks`.
 
-    The anchor, one run of each candidate (at most CANDIDATES), then exploration: the best by dev,
-    two of them where there is no candidate, and the rest at random by `seed`: whether dev and
-    external part ways shows on pairs that dev did not select. Dev is counted as `policy` trusts it;
-    where nothing of it is trusted, all is at random. A slot without a finite dev score has no
-    adapter to look at.
+    The anchor, CANDIDATES runs of candidates, one of each before a second of one, then exploration:
+    the best by dev, two of them where there is no candidate, and the rest at random by `seed`.
+    Whether dev and external part ways shows on pairs that dev did not select, and a candidate's
+    fresh runs are such pairs too. Dev is counted as `policy` trusts it; where nothing of it is
+    trusted, exploration is looked at by chance. A slot without a finite dev score has no adapter to
+    look at.
     """
     sign = -1 if direction == "maximise" else 1
     ignored = ignored_domains(policy.trust)
@@ -57,12 +59,13 @@ def choose_looks(
         for slot, score in sorted(scores.items())
         if score is not None and math.isfinite(score.value)
     }
-    candidates: dict[str, int] = {}
+    candidates: dict[str, list[int]] = defaultdict(list)
     for item in policy.assignments(len(scores)):
         if item.origin is not None and item.slot in scored:
-            candidates.setdefault(item.origin.model_dump_json(), item.slot)
+            candidates[item.origin.model_dump_json()].append(item.slot)
+    turns = zip_longest(*candidates.values())
     anchor = [slot for slot in scored if slot == 0]
-    runs = list(candidates.values())[:CANDIDATES]
+    runs = [slot for turn in turns for slot in turn if slot is not None][:CANDIDATES]
     ranks = {slot: sign * dev for slot, dev in scored.items() if dev is not None}
     best = sorted((slot for slot in ranks if slot not in {0, *runs}), key=lambda slot: ranks[slot])
     best = best[: max(1, CANDIDATES - len(runs))]

@@ -16,13 +16,17 @@ _ASKED = " Dev misleads in "
 
 
 def trust_after(window: Window, notes: Notes) -> dict[str, Trust]:
-    """The policy's trust, lowered where the round's test says that dev is decoupled.
+    """The policy's trust after the round's decoupling test.
 
-    `inverted` where external falls beyond noise as dev rises, else `suspect`. Nothing that lost
-    trust wins it back: it would be by the dev scores of edits that were not chosen by it.
+    Where dev is decoupled, trust is `inverted` if external falls beyond noise as dev rises, else
+    `suspect`. It comes back when dev is seen to track again, on edits that were not chosen by it.
     """
     trust = dict(window.policy.trust)
     for test in window.report.results.decoupling:
+        lost = trust.get(test.domain, "trusted") != "trusted"
+        if lost and test.verdict == "tracking":
+            trust[test.domain] = "trusted"
+            notes.claim(f"Dev is trusted again in {test.domain}: external follows.", test.rows)
         if test.verdict != "decoupled" or trust.get(test.domain) == "inverted":
             continue
         word: Trust = "inverted" if _falls(test, window) else "suspect"

@@ -38,6 +38,15 @@ class Window:
     def is_new(self, trial: Trial) -> bool:
         return trial.round == self.report.round
 
+    @property
+    def misleading_axes(self) -> frozenset[str]:
+        """The axes on which this round found dev decoupled from external."""
+        return frozenset(
+            test.axis
+            for test in self.report.results.decoupling
+            if test.verdict == "decoupled" and test.axis is not None
+        )
+
     def explorations(self, axis: str, *, after: int = 0) -> list[Trial]:
         """Explorations of an axis after that round, but for those that infrastructure lost."""
         return [
@@ -89,7 +98,7 @@ def read_window(
     for number in sorted(reports):
         results = reports[number].results
         verdicts = {verdict.slot: verdict for verdict in results.verdicts}
-        if results.ignored != ignored:
+        if ignored and number != report.round:
             verdicts = {
                 slot: counted_again(verdict, ignored, bar) for slot, verdict in verdicts.items()
             }

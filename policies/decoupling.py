@@ -12,13 +12,13 @@ Pairs are put together by axis, since an axis is one family of edits, over its n
 since a family may turn bad; and the standing recipe's own runs are set against those of the recipe
 that the campaign began with, which shows a gap that grows step by step. Each is tested once in each
 round that brings new pairs. The largest shortfall decides, by Student's t with Welch's degrees
-of freedom and Bonferroni's bound over what was tested, over domains, and over rounds
+of freedom, and Bonferroni's bound over what was tested, over domains, and over rounds
 (`policies/spending.py`): a campaign in which dev is honest raises an alarm about one time in
 twenty at most. Overall scores hide a decoupled domain behind others that follow, therefore domains
 are tested by themselves, and overall means those that are neither decoupled nor ignored already.
 
     decoupled      the shortfall is beyond noise
-    tracking       no alarm, and external rises beyond noise where dev does
+    tracking       no alarm, and external rises beyond noise where dev rises most
     insufficient   neither
 """
 
@@ -34,8 +34,10 @@ from policies.report import Decoupling, SetScore
 from policies.spending import BUDGET, level
 
 FOLLOW = 0.5  # the least share of a change of dev that external shows where dev is a fair proxy
-ROUNDS = 3  # newest rounds of an axis that are put together
-TRACKS = 0.05  # chance that a dev that external does not follow is said to track it
+ROUNDS = 2  # newest rounds of an axis that are put together
+TRACKS = 0.01  # chance that a round says of a dev that external does not follow that it tracks
+HALF = 4  # rounds that half of the budget is for
+MEASURED = 3  # degrees of freedom of external's own noise without which there is no test
 CHOSEN = 2  # explorations with the best dev scores of a round: looked at because of that
 
 
@@ -70,9 +72,11 @@ def decoupling(record: Record) -> list[Decoupling]:
         }
     )
     names = names if len(names) > 1 else []
-    share = BUDGET * level(len(record.rounds)) / (1 + len(names))
+    share = BUDGET * level(len(record.rounds), half=HALF) / (1 + len(names))
     found = [_test(record, paired, name, frozenset(), share) for name in names]
-    out = record.ignored | {test.domain for test in found if test.verdict == "decoupled"}
+    out = record.ignored - {OVERALL} | {
+        test.domain for test in found if test.verdict == "decoupled"
+    }
     return [_test(record, paired, OVERALL, out, share), *found]
 
 
@@ -103,7 +107,7 @@ def _test(
     worst = min(changes, key=lambda change: (change.chance, change.axis or ""))
     probability = min(1.0, len(changes) * worst.chance)
     risen = max(changes, key=lambda change: (change.dev, change.axis or ""))
-    follows = chance(risen.degrees, risen.external / risen.external_error) <= TRACKS
+    follows = chance(risen.degrees, risen.external / risen.external_error) <= TRACKS / len(changes)
     tracks = risen.dev > 0 and follows
     return Decoupling(
         domain=domain,
@@ -231,7 +235,7 @@ class _Base:
 def _reading(
     record: Record, paired: Sequence[Run], domain: str, out: frozenset[str]
 ) -> _Reading | None:
-    """None where there is no pair, or nothing to guess the noise from."""
+    """None where there is no pair, or the noise is not known well enough."""
     newest = next(
         (
             (dev, external)
@@ -255,9 +259,11 @@ def _reading(
         if guess is None:
             return None
         dev = Deviation(guess, PRIOR)
+    own = pooled(looked, problems=externals)
+    if own is None or own.degrees < MEASURED:
+        return None
     prior = dev.sigma * max(1.0, math.sqrt(problems / externals))
-    external = moderated(pooled(looked, problems=externals), prior, PRIOR)
-    return _Reading(record, domain, out, dev, external)
+    return _Reading(record, domain, out, dev, moderated(own, prior, PRIOR))
 
 
 def follow(dev: float) -> float:

@@ -29,7 +29,7 @@ Direction = Literal["maximise", "minimise"]
 
 OVERALL = "overall"  # in the place of a domain's name: all of them
 ROWS = 64  # most row references that a noise model lists, newest kept
-PRIOR = 3  # degrees of freedom that dev's noise counts for as a first guess of external's
+PRIOR = 2  # degrees of freedom that dev's noise counts for as a first guess of external's
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,8 @@ class Record:
             for i, run in enumerate(self.calibration)
         ]
         found += [run for past in self.rounds for run in past.runs]
-        dev = _newest_version(run.dev for run in found)
-        external = _newest_version(run.external for run in found)
+        dev = _newest_version((run.round, run.dev) for run in found)
+        external = _newest_version((run.round, run.external) for run in found)
         return tuple(
             Run(
                 run.round,
@@ -379,11 +379,12 @@ def _external_effect(
     return effect, math.hypot(*(error for error in errors if error is not None))
 
 
-def _newest_version(scores: Iterable[SetScore | None]) -> str | None:
-    """The metric version of the newest score: earlier ones are another metric."""
-    version = None
-    for score in scores:
-        version = score.metric_version if score is not None else version
+def _newest_version(scores: Iterable[tuple[int, SetScore | None]]) -> str | None:
+    """The metric version of the newest round's first score: earlier ones are another metric."""
+    newest, version = -1, None
+    for number, score in scores:
+        if score is not None and number > newest:
+            newest, version = number, score.metric_version
     return version
 
 

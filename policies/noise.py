@@ -41,10 +41,13 @@ def pooled(groups: Iterable[Sequence[float]], *, problems: int) -> Deviation | N
 def moderated(found: Deviation | None, prior: float, degrees: int) -> Deviation:
     """`found` with a prior standard deviation, which counts as `degrees` degrees of freedom.
 
-    The moderated variance of G. K. Smyth (Stat. Appl. Genet. Mol. Biol. 3, 2004, article 3).
+    The moderated variance of G. K. Smyth (Stat. Appl. Genet. Mol. Biol. 3, 2004, article 3), but
+    that what was found to be larger than the prior stands as found.
     """
     if found is None:
         return Deviation(prior, degrees)
+    if found.sigma >= prior:
+        return found
     whole = degrees + found.degrees
     squares = degrees * prior**2 + found.degrees * found.sigma**2
     return Deviation(math.sqrt(squares / whole), whole)
