@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from flows import round as steps
+from flows.cli import app
 from flows.house import House, open_house
 from flows.plan import BudgetPlan, Plan
 from flows.replay import replay
@@ -29,7 +31,7 @@ from policies.rejection import REJECTED, read_rejections
 from policies.report import RoundReport
 from policies.rollback import BadRollback
 from policies.ruling import Ruling
-from policies.tables import Campaign, Policy, Report, Round
+from policies.tables import Row
 from substrate.store import Judge
 
 REPO = Path(__file__).parent.parent.parent
@@ -37,6 +39,7 @@ STUB = REPO / "tests" / "substrates" / "stub"
 WIDTH = 3
 
 Draft = dict[str, Any]
+R = TypeVar("R", bound=Row)
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +69,11 @@ async def trials(house: House, campaign_id: str, number: int) -> None:
     for slot in range(WIDTH):
         await run_trial(campaign_id, number, slot)
     await steps.take_looks(house, campaign_id, number)
+
+
+def copied(row: R, **changes: str) -> R:
+    """A row with other values, as another campaign's."""
+    return type(row).model_validate(row.model_dump() | changes)
 
 
 def campaign_of(house: House) -> str:
@@ -245,8 +253,8 @@ def test_a_constitution_that_moved_ends_a_campaign_before_anything_is_run_or_wri
 
     row = house.campaign(campaign_of(house))
     policy = house.ledger.policy(row.id, 1)
-    old = Campaign(**row.model_dump() | {"id": "aaa-old", "constitution_sha256": "0" * 64})
-    house.ledger.append(old, Policy(**policy.model_dump() | {"campaign": old.id}))
+    old = copied(row, id="aaa-old", constitution_sha256="0" * 64)
+    house.ledger.append(old, copied(policy, campaign=old.id))
     with pytest.raises(ConstitutionChanged):
         asyncio.run(steps.open_round(house, old.id, 1))
     nothing = Revision(SearchPolicy.model_validate_json(policy.body), "reviser", None)
@@ -308,57 +316,65 @@ def test_a_rollback_in_a_round_stands_after_it_and_every_decision_replays(
 
 def test_a_version_that_the_rules_do_not_make_differs_when_it_is_replayed(house: House) -> None:
     row = house.campaign(campaign_of(house))
-    reports = house.ledger.reports(row.id)
     forged = house.policy(row.id, 2).model_copy(update={"rationale": "Trust me."})
-    old = Campaign(**row.model_dump() | {"id": "aaa-forged"})
+    old = copied(row, id="aaa-forged")
     house.ledger.append(
         old,
-        Policy(**house.ledger.policy(row.id, 1).model_dump() | {"campaign": old.id}),
-        Policy(
-            **house.ledger.policy(row.id, 2).model_dump()
-            | {"campaign": old.id, "body": forged.text(), "sha256": forged.digest()}
+        copied(house.ledger.policy(row.id, 1), campaign=old.id),
+        copied(
+            house.ledger.policy(row.id, 2),
+            campaign=old.id,
+            body=forged.text(),
+            sha256=forged.digest(),
         ),
-        Round(**house.ledger.round(row.id, 1).model_dump() | {"campaign": old.id}),
-        Report(**reports[0].model_dump() | {"campaign": old.id}),
+        copied(house.ledger.round(row.id, 1), campaign=old.id),
+        copied(house.ledger.reports(row.id)[0], campaign=old.id),
     )
     (found,) = replay(house, old.id)
     assert (found.state, found.recorded) == ("differs", forged.digest())
     assert found.found == house.ledger.policy(row.id, 2).sha256
 
 
-def seedbed(house: House, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "flows.cli", "policy", *arguments],
-        cwd=REPO,
-        env={**os.environ, "SEEDBED_HOME": str(house.settings.home), "COLUMNS": "120"},
-        capture_output=True,
-        text=True,
-        timeout=110,
-    )
+def policy_command(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["policy", *arguments])
 
 
 def test_the_command_line_explains_checks_lists_and_rolls_back(
     house: House, tmp_path: Path
 ) -> None:
     campaign_id = campaign_of(house)
-    why = json.loads(seedbed(house, "why", "learning-rate", campaign_id, "--json").stdout)
+    why = json.loads(policy_command("why", "learning-rate", campaign_id, "--json").stdout)
     assert (why["kind"], why["steps"][0]["version"]) == ("axis", 1) and 1 in why["rounds"]
-    nothing = seedbed(house, "why", "luck", campaign_id)
-    assert nothing.returncode == 2 and "learning-rate" in nothing.stderr
+    assert "axis learning-rate" in policy_command("why", "learning-rate", campaign_id).stdout
 
     draft = house.policy(campaign_id).data() | {"version": 4, "budget": {"looks": 99}}
     (tmp_path / "draft.json").write_text(json.dumps(draft))
-    checked = seedbed(house, "check", str(tmp_path / "draft.json"), campaign_id, "--json")
-    assert checked.returncode == 2
+    checked = policy_command("check", str(tmp_path / "draft.json"), campaign_id, "--json")
+    assert checked.exit_code == 2
     assert {"C2", "C8"} <= {found["clause"] for found in json.loads(checked.stdout)}
 
-    (rejection,) = json.loads(seedbed(house, "rejected", campaign_id, "--json").stdout)
+    (rejection,) = json.loads(policy_command("rejected", campaign_id, "--json").stdout)
     assert rejection["violations"][0]["clause"] == "C2"
-    back = seedbed(house, "rollback", "2", "--reason", "To try.", "--campaign", campaign_id)
-    assert back.returncode == 0, back.stderr
-    shown = seedbed(house, "history", campaign_id).stdout
+    reported = CliRunner().invoke(app, ["report", campaign_id, "--markdown"]).stdout
+    assert "## Rejected drafts" in reported and "| C2 |" in reported
+    back = policy_command("rollback", "2", "--reason", "To try.", "--campaign", campaign_id)
+    assert back.exit_code == 0, back.output
+    shown = policy_command("history", campaign_id).stdout
     assert "person" in shown and "the next policy has version 3" in shown
-    replayed = seedbed(house, "replay", campaign_id)
-    assert replayed.returncode == 0 and "same: p4 by person" in replayed.stdout
-    forged = seedbed(house, "replay", "aaa-forged")
-    assert forged.returncode == 2 and "differs: p2" in forged.stdout
+    replayed = policy_command("replay", campaign_id)
+    assert replayed.exit_code == 0 and "same: p4 by person" in replayed.stdout
+    forged = policy_command("replay", "aaa-forged")
+    assert forged.exit_code == 2 and "differs: p2" in forged.stdout
+
+
+def test_what_cannot_be_answered_is_refused_with_what_there_is(house: House) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.cli", "policy", "why", "luck", campaign_of(house)],
+        cwd=REPO,
+        env={**os.environ, "SEEDBED_HOME": str(house.settings.home)},
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert done.returncode == 2
+    assert "learning-rate" in done.stderr and "Traceback" not in done.stderr
