@@ -119,6 +119,15 @@ class NoiseModel(_Part):
         description="Standard deviation of one trial's dev score; null: unknown",
     )
     degrees: int = Field(default=0, ge=0, description="Degrees of freedom behind sigma.")
+    external_sigma: float | None = Field(
+        default=None, ge=0, description="The same of its external score; null: unknown."
+    )
+    external_degrees: int = Field(
+        default=0, ge=0, description="Degrees of freedom behind external_sigma."
+    )
+    calibration: int = Field(
+        default=0, ge=0, description="Runs from before round 1 that sigma was computed from, too."
+    )
     threshold: float | None = Field(
         default=None,
         ge=0,
@@ -144,12 +153,35 @@ class BudgetSplit(_Part):
     looks: int = Field(default=4, ge=0, description="External scores to obtain in a round.")
 
 
+class Finding(_Part):
+    """What a claim found in one row: a program can look whether the row says so."""
+
+    row: RowRef
+    what: str = Field(
+        max_length=80,
+        description="Of a score: `score`, `effect`, `verdict`; of a trial: `outcome`, `verdict`, "
+        "`effect`, `external effect`; of a round: `sigma`, `threshold`, `tracking of DOMAIN`.",
+    )
+    value: float | str | None = Field(description="As the report has it, to four decimals.")
+
+
 class Claim(_Part):
     """A statement with the rows that say so."""
 
     id: Slug
     text: str = Field(max_length=500)
     rows: list[RowRef] = Field(min_length=1, description="Rows of this campaign that say so.")
+    findings: list[Finding] = Field(
+        default=[], description="What these rows hold; a new claim needs one at least."
+    )
+
+
+class EvidenceWindow(_Part):
+    """The reports that a decision rests on: those of all rounds from `first` to `last`."""
+
+    first: int = Field(ge=1, description="First round.")
+    last: int = Field(ge=1, description="Last round.")
+    sha256: Sha256 = Field(description="Digest of the list of the digests of their results.")
 
 
 class SearchPolicy(_Part):
@@ -160,7 +192,12 @@ class SearchPolicy(_Part):
     parent: Sha256 | None = Field(description="Digest of the version before it; null for the seed.")
     objective: str = Field(max_length=2000, description="What the search is after.")
     evidence_ranking: list[str] = Field(description="Kinds of evidence, strongest first.")
-    trust: dict[str, Trust] = Field(default={}, description="Trust in dev, by domain.")
+    trust: dict[str, Trust] = Field(
+        default={},
+        description="Trust in dev by domain, `overall` for all of it; trusted where none is named. "
+        "Nothing is ranked by a dev score that is suspect (external does not follow it) or "
+        "inverted (external falls as it rises).",
+    )
     axes: list[Axis] = Field(min_length=1, description="In the order in which they get slots.")
     replicates: list[Replicate] = Field(default=[], description="Edits to run again, in order.")
     standing_recipe: StandingRecipe = StandingRecipe()
@@ -168,6 +205,9 @@ class SearchPolicy(_Part):
     dead_ends: list[DeadEnd] = Field(default=[])
     budget: BudgetSplit = BudgetSplit()
     claims: list[Claim] = Field(default=[], description="What this revision rests on.")
+    window: EvidenceWindow | None = Field(
+        default=None, description="The evidence that this version rests on; null for the seed."
+    )
     rationale: str = Field(default="", max_length=8000, description="Why it says what it says.")
     unchanged_because: str | None = Field(
         default=None,
