@@ -42,6 +42,9 @@ SMALL: dict[str, dict[str, Any]] = {
         "EVOLVE_EVERY": 2,
         "CHECKPOINT_EVERY": 2,
         "YARDSTICK": 4,
+        "MEASURE_EVERY": 2,
+        "CROSS_TASKS": 2,
+        "EXAM": 4,
     },
     "selfplay": {
         "PROMPTS": 3,
@@ -52,6 +55,8 @@ SMALL: dict[str, dict[str, Any]] = {
         "TEACHER_GATHERS": 2,
         "STUDENT_GATHERS": 4,
         "CHECKPOINT_EVERY": 2,
+        "MEASURE_EVERY": 2,
+        "EXAM": 4,
     },
 }
 
@@ -139,7 +144,7 @@ def test_every_step_says_who_met_whom_and_what_came_of_it(whole: Fork) -> None:
         assert {match["student"] for match in row["matches"]} == {0, 1}
         assert sum(row["proposals"].values()) == 12  # the base's own are not counted
         assert len(row["gradient_norms"]) == 4
-        assert row["seconds"].keys() == {"propose", "solve", "train", "evolve"}
+        assert row["seconds"].keys() == {"propose", "solve", "train", "measure", "evolve"}
     tasks = [sum(row["solve_rates"].values()) for row in rows]
     attempts = [4 * count for count in tasks]
     before = [0, *(row["rollouts"] for row in rows)]
@@ -147,6 +152,49 @@ def test_every_step_says_who_met_whom_and_what_came_of_it(whole: Fork) -> None:
         assert row["rollouts"] - before[number] == 2 * 7 + attempts[number]
     cover = [row["coverage"]["behaviours"] for row in rows]
     assert cover == sorted(cover)
+
+
+def test_students_meet_all_teachers_and_sit_exams_outside_the_budget(whole: Fork) -> None:
+    rows = rows_of(whole)
+    due = range(1, len(rows), 2)
+    assert [row["step"] for row in rows if "cross_play" in row] == [*due]
+    assert [row["step"] for row in rows if "exam" in row] == [*due]
+    assert [row["step"] for row in rows if "exam_of_base" in row] == [1]
+    for row in (rows[step] for step in due):
+        crossed, exam = row["cross_play"], row["exam"]
+        assert [len(rates) for rates in crossed["fresh"]] == [2, 2]
+        for count, rates in zip(crossed["tasks"], crossed["fresh"], strict=True):
+            assert count <= 2
+            quarters = [rate * count * 4 for rate in rates] if count else []
+            assert quarters == [round(quarter) for quarter in quarters]
+        assert (exam["problems"], exam["attempts"], exam["pass_at"].keys()) == (
+            *(4, 8),
+            {"1", "2", "4", "8"},
+        )
+        for passes in zip(*exam["pass_at"].values(), strict=True):
+            assert list(passes) == sorted(passes)
+    assert rows[1]["cross_play"]["earlier"] is None
+    assert len(rows[3]["cross_play"]["earlier"]) == 2
+
+
+def test_a_birth_says_who_made_room_and_how_the_child_lies_to_its_parents(whole: Fork) -> None:
+    births = [birth for row in rows_of(whole) for birth in row["births"]]
+    assert births[0]["replaced"] == "founder"
+    for birth in births:
+        assert len(birth["cosines"]) == len(birth["parents_norms"]) == len(birth["parents"])
+        assert birth["norm"] >= 0
+
+
+def test_measurements_change_nothing_else(snapshot: Snapshot, whole: Fork, tmp_path: Path) -> None:
+    fork = fork_of(snapshot, tmp_path / "fork", "populora", MEASURE_EVERY=0)
+    run(fork, job_of(snapshot, "populora", 360))
+    measured = {"cross_play", "exam", "exam_of_base"}
+    assert [
+        {key: value for key, value in row.items() if key not in measured}
+        for row in without_time(whole)
+    ] == without_time(fork)
+    assert bytes_of(fork, "out/adapter") == bytes_of(whole, "out/adapter")
+    assert bytes_of(fork, "out/population") == bytes_of(whole, "out/population")
 
 
 def test_evolution_comes_when_it_is_due(whole: Fork) -> None:

@@ -63,9 +63,16 @@ class Table:
         self._max_tokens = max_tokens
 
     def write(
-        self, wanted: Sequence[tuple[int, str]], *, seed: int, greedy: bool = False
+        self,
+        wanted: Sequence[tuple[int, str]],
+        *,
+        seed: int,
+        greedy: bool = False,
+        counted: bool = True,
     ) -> list[Text]:
-        """A completion for each (place in the population, prompt), all in one batch."""
+        """A completion for each (place in the population, prompt), all in one batch. Those that are
+        not counted are outside the budget: nobody may learn from them, or be chosen by them.
+        """
         places = [place for place, _ in wanted]
         read = {prompt: self._tokens(prompt) for prompt in {prompt for _, prompt in wanted}}
         prompts = [read[prompt] for _, prompt in wanted]
@@ -78,9 +85,9 @@ class Table:
             generator=torch.Generator().manual_seed(seed),
             adapter_of=places,
         )
-        self.journal.count(
-            rollouts=len(wanted), tokens=sum(len(completion.tokens) for completion in completions)
-        )
+        if counted:
+            tokens = sum(len(completion.tokens) for completion in completions)
+            self.journal.count(rollouts=len(wanted), tokens=tokens)
         texts = self._tokenizer.batch_decode(
             [completion.tokens for completion in completions], skip_special_tokens=True
         )
