@@ -88,6 +88,7 @@ def test_the_bases_own_proposals_are_played_and_not_counted(found: dict[str, Any
     assert found["complexity"]["depth"] == 4
     assert found["complexity"]["nodes"] == 40
     assert found["complexity"]["steps"] == 6  # of the two whose steps could be counted
+    assert found["complexity"]["halstead_volume"] == 0
     assert found["solve_rates"] == {"none": 2, "some": 1, "all": 1}
     assert found["solve_rate"] == pytest.approx((1 + 0.5 + 0 + 0) / 4)
     assert found["coverage"] == {"shapes": 4, "behaviours": 4, "cells": 4}
@@ -154,6 +155,9 @@ def test_likeness_is_the_chance_that_two_tasks_are_of_one_kind() -> None:
     found = likeness([*one, *other, proposal(OTHER, "syntax")])
     assert found == {"of_one": pytest.approx(1 / 6), "of_two": pytest.approx(3 / 9)}
     assert likeness(one) == {"of_one": pytest.approx(1 / 3), "of_two": None}
+    # A duplicate is of a kind as well.
+    twice = proposal(TEACHER, task(2), reason=DUPLICATE)
+    assert likeness([*one, twice])["of_one"] == pytest.approx(2 / 6)
     # A type more is another kind.
     assert likeness([one[0], proposal(OTHER, task(1, type="abduction"))])["of_two"] == 0
 
