@@ -100,10 +100,9 @@ def evolve(
                 "below": lowest - bounds[number],
             }
         )
-    ratings = list(role.ratings)
     for record in births:
         number = record["member"]
-        of_parents = [ratings[parent] for parent in record["parents"]]
+        of_parents = [role.ratings[parent] for parent in record["parents"]]
         role.ratings[number] = Rating() if how.fresh_ratings else inherited(of_parents)
         role.born[number], role.born_at[number] = event, step
         role.born_by[number] = record["operator"]
