@@ -14,7 +14,7 @@ from statistics import NormalDist
 from typing import Any
 
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from evaluation.adapter import check
 from substrate.constants import read_constants, rewrite_constants
@@ -129,15 +129,42 @@ def test_a_run_delivers_a_student_and_leaves_its_population(whole: Fork) -> None
     assert sorted(path.name for path in population.iterdir() if path.is_dir()) == names
     chosen = json.loads((population / "yardstick.json").read_text())
     assert chosen["of"] == 4
-    # The one that solves most; of equals, the one with the highest bound, or else the first.
-    ratings = rows_of(whole)[-1]["ratings"]["students"]
-    bounds = [mean - 3 * deviation for mean, deviation in ratings]
-    ranked = sorted(zip(chosen["solved"], bounds, (0, -1), strict=True))
-    assert chosen["delivered"] == -ranked[-1][-1]
+    assert chosen["solved"][chosen["delivered"]] == max(chosen["solved"])
     delivered = bytes_of(whole, "out/adapter")["out/adapter/adapter_model.safetensors"]
     student = f"out/population/student-{chosen['delivered']}"
     assert bytes_of(whole, student) == {f"{student}/adapter_model.safetensors": delivered}
     assert norm_of(whole, "out/adapter") > 0
+
+
+@pytest.mark.parametrize("spoilt", [True, False])
+def test_the_student_that_solves_most_is_delivered_and_of_equals_the_higher_rated(
+    snapshot: Snapshot, whole: Fork, tmp_path: Path, spoilt: bool
+) -> None:
+    """A run that goes on from a checkpoint with no budget left delivers at once: two students that
+    are what the base is, the second with the higher bound, or spoilt.
+    """
+    (kept,) = (whole.root / "out" / "checkpoints").iterdir()
+    fork = fork_of(snapshot, tmp_path / "fork", "populora", YARDSTICK=16)
+    shutil.copytree(kept, fork.root / "checkpoint")
+    tensors = load_file(kept / "tensors.safetensors")
+    for name, tensor in tensors.items():
+        if name.startswith("member 2/"):
+            tensors[name] = 0 * tensor
+        if name.startswith("member 3/"):
+            tensors[name] = tensor * 0 + (1 if spoilt else 0)
+    save_file(tensors, fork.root / "checkpoint" / "tensors.safetensors")
+    state = json.loads((kept / "state.json").read_text())
+    state["recipe"]["students"]["ratings"] = [
+        {"mean": 25.0, "deviation": 4.0},  # a bound of 13
+        {"mean": 20.0, "deviation": 2.0},  # of 14
+    ]
+    (fork.root / "checkpoint" / "state.json").write_text(json.dumps(state))
+    used = json.loads((kept / "journal.json").read_text())["rollouts"]
+    run(fork, job_of(snapshot, "populora", used + 2 * 16, checkpoint="checkpoint"))
+    chosen = json.loads((fork.root / "out" / "population" / "yardstick.json").read_text())
+    assert chosen["delivered"] == (0 if spoilt else 1)
+    first, second = chosen["solved"]
+    assert first > 0 and second == (0 if spoilt else first)
 
 
 def test_every_step_says_who_met_whom_and_what_came_of_it(whole: Fork) -> None:
