@@ -34,15 +34,6 @@ def promptbook() -> Any:
     return module.Promptbook()
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """As in a run of the recipes: the same bytes whatever the machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture
 def seated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Table]]:
     """Makes tables of a teacher and two students, with an open journal, in a folder like a fork."""
