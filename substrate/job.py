@@ -18,7 +18,11 @@ class _File(BaseModel):
 class Budget(_File):
     """What a run may use. Counted in rollouts, so that a run is reproducible."""
 
-    rollouts: int = Field(ge=1, description="Completions the recipe may sample, all in all.")
+    rollouts: int = Field(
+        ge=1,
+        description="Completions the recipe may sample, all in all, but for measurements that "
+        "nothing in its run depends on.",
+    )
     tokens: int | None = Field(
         default=None,
         ge=1,

@@ -39,6 +39,10 @@ FOR_EACH = (
 ABLATIONS = (
     _arm("no evolution", "populora", TOTAL, EVOLVE_EVERY=0),
     _arm("frozen teachers", "populora", TOTAL, TEACHER_RATE=0.0),
+    _arm("self-graded teachers", "populora", TOTAL, SELF_GRADED=True),
+    _arm("random matchmaking", "populora", TOTAL, SHARPNESS=0.0),
+    _arm("mutation only", "populora", TOTAL, CROSSOVER_SHARE=0.0),
+    _arm("crossover only", "populora", TOTAL, CROSSOVER_SHARE=1.0),
     _arm("published rules", "populora", TOTAL, **_published("populora")),
     _arm("selfplay, published rules", "selfplay", TOTAL, **_published("selfplay")),
 )

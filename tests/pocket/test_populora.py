@@ -10,10 +10,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
+import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from evaluation.adapter import check
 from substrate.constants import read_constants, rewrite_constants
@@ -42,6 +44,9 @@ SMALL: dict[str, dict[str, Any]] = {
         "EVOLVE_EVERY": 2,
         "CHECKPOINT_EVERY": 2,
         "YARDSTICK": 4,
+        "MEASURE_EVERY": 2,
+        "CROSS_TASKS": 2,
+        "EXAM": 4,
     },
     "selfplay": {
         "PROMPTS": 3,
@@ -52,6 +57,8 @@ SMALL: dict[str, dict[str, Any]] = {
         "TEACHER_GATHERS": 2,
         "STUDENT_GATHERS": 4,
         "CHECKPOINT_EVERY": 2,
+        "MEASURE_EVERY": 2,
+        "EXAM": 4,
     },
 }
 
@@ -130,6 +137,37 @@ def test_a_run_delivers_a_student_and_leaves_its_population(whole: Fork) -> None
     assert norm_of(whole, "out/adapter") > 0
 
 
+def test_the_student_that_solves_most_is_delivered_and_of_equals_the_higher_rated(
+    snapshot: Snapshot, whole: Fork, tmp_path: Path
+) -> None:
+    """A run that goes on from a checkpoint with no budget left delivers at once: of three students
+    two are what the base is, and one, with the highest bound, babbles.
+    """
+    (kept,) = (whole.root / "out" / "checkpoints").iterdir()
+    fork = fork_of(snapshot, tmp_path / "fork", "populora", STUDENTS=3, YARDSTICK=16)
+    shutil.copytree(kept, fork.root / "checkpoint")
+    tensors = load_file(kept / "tensors.safetensors")
+    for name in [name for name in tensors if name.startswith("member 2/")]:
+        for place in (2, 3, 4):
+            numbers = np.full_like(tensors[name], place == 4)
+            tensors[name.replace("member 2", f"member {place}")] = numbers
+    save_file(tensors, fork.root / "checkpoint" / "tensors.safetensors")
+    state = json.loads((kept / "state.json").read_text())
+    ratings = [(25.0, 4.0), (20.0, 2.0), (30.0, 1.0)]  # of bounds 13, 14 and 27
+    state["recipe"]["students"] = {
+        "name": "student",
+        "places": [2, 3, 4],
+        "ratings": [{"mean": mean, "deviation": deviation} for mean, deviation in ratings],
+    }
+    (fork.root / "checkpoint" / "state.json").write_text(json.dumps(state))
+    used = json.loads((kept / "journal.json").read_text())["rollouts"]
+    run(fork, job_of(snapshot, "populora", used + 3 * 16, checkpoint="checkpoint"))
+    chosen = json.loads((fork.root / "out" / "population" / "yardstick.json").read_text())
+    first, second, third = chosen["solved"]
+    assert first == second > third == 0
+    assert chosen["delivered"] == 1
+
+
 def test_every_step_says_who_met_whom_and_what_came_of_it(whole: Fork) -> None:
     rows = rows_of(whole)
     result = Result.model_validate_json((whole.root / "out/result.json").read_text())
@@ -139,14 +177,73 @@ def test_every_step_says_who_met_whom_and_what_came_of_it(whole: Fork) -> None:
         assert {match["student"] for match in row["matches"]} == {0, 1}
         assert sum(row["proposals"].values()) == 12  # the base's own are not counted
         assert len(row["gradient_norms"]) == 4
-        assert row["seconds"].keys() == {"propose", "solve", "train", "evolve"}
+        assert sum(match["tasks"] for match in row["matches"]) == row["proposals"]["valid"]
+        assert row["seconds"].keys() == {"propose", "solve", "train", "measure", "evolve"}
     tasks = [sum(row["solve_rates"].values()) for row in rows]
     attempts = [4 * count for count in tasks]
     before = [0, *(row["rollouts"] for row in rows)]
     for number, row in enumerate(rows):
         assert row["rollouts"] - before[number] == 2 * 7 + attempts[number]
+    assert any(norm > 0 for row in rows for norm in row["gradient_norms"][:2])  # teachers
+    assert any(norm > 0 for row in rows for norm in row["gradient_norms"][2:])
     cover = [row["coverage"]["behaviours"] for row in rows]
     assert cover == sorted(cover)
+
+
+def test_a_match_moves_two_ratings_towards_its_winner(whole: Fork) -> None:
+    for row in rows_of(whole):
+        for match in row["matches"]:
+            (teacher, student), (teacher_after, student_after) = match["before"], match["after"]
+            rate, expected = match["solve_rate"], match["expected"]
+            spread = (teacher[1] ** 2 + student[1] ** 2 + 2 * (25 / 6) ** 2) ** 0.5
+            gap = (student[0] - teacher[0]) / spread
+            assert expected == pytest.approx(NormalDist().cdf(gap))
+            won = rate is None or rate > expected
+            assert match["winner"] == ("student" if won else "teacher")
+            assert (student_after[0] > student[0]) == (teacher_after[0] < teacher[0]) == won
+
+
+def test_students_meet_all_teachers_and_sit_exams_outside_the_budget(whole: Fork) -> None:
+    rows = rows_of(whole)
+    due = range(1, len(rows), 2)
+    assert [row["step"] for row in rows if "cross_play" in row] == [*due]
+    assert [row["step"] for row in rows if "exam" in row] == [*due]
+    assert [row["step"] for row in rows if "exam_of_base" in row] == [1]
+    for row in (rows[step] for step in due):
+        crossed, exam = row["cross_play"], row["exam"]
+        assert [len(rates) for rates in crossed["fresh"]] == [2, 2]
+        for count, rates in zip(crossed["tasks"], crossed["fresh"], strict=True):
+            assert count <= 2
+            quarters = [rate * count * 4 for rate in rates] if count else []
+            assert quarters == [round(quarter) for quarter in quarters]
+        assert (exam["problems"], exam["attempts"], exam["pass_at"].keys()) == (
+            *(4, 8),
+            {"1", "2", "4", "8"},
+        )
+        for passes in zip(*exam["pass_at"].values(), strict=True):
+            assert list(passes) == sorted(passes)
+    assert rows[1]["cross_play"]["earlier"] is None
+    assert len(rows[3]["cross_play"]["earlier"]) == 2
+
+
+def test_a_birth_says_who_made_room_and_how_the_child_lies_to_its_parents(whole: Fork) -> None:
+    births = [birth for row in rows_of(whole) for birth in row["births"]]
+    assert births[0]["replaced"] == "founder"
+    for birth in births:
+        assert len(birth["cosines"]) == len(birth["parents_norms"]) == len(birth["parents"])
+        assert birth["norm"] >= 0
+
+
+def test_measurements_change_nothing_else(snapshot: Snapshot, whole: Fork, tmp_path: Path) -> None:
+    fork = fork_of(snapshot, tmp_path / "fork", "populora", MEASURE_EVERY=0)
+    run(fork, job_of(snapshot, "populora", 360))
+    measured = {"cross_play", "exam", "exam_of_base"}
+    assert [
+        {key: value for key, value in row.items() if key not in measured}
+        for row in without_time(whole)
+    ] == without_time(fork)
+    assert bytes_of(fork, "out/adapter") == bytes_of(whole, "out/adapter")
+    assert bytes_of(fork, "out/population") == bytes_of(whole, "out/population")
 
 
 def test_evolution_comes_when_it_is_due(whole: Fork) -> None:
@@ -154,7 +251,9 @@ def test_evolution_comes_when_it_is_due(whole: Fork) -> None:
     births = [(row["step"], birth["role"]) for row in rows for birth in row["births"]]
     due = [(step, role) for step in range(1, len(rows), 2) for role in ("teacher", "student")]
     assert births == due
-    assert len(births) >= 2
+    # Who was born at one event is spared at the next one.
+    teachers = [birth for row in rows for birth in row["births"] if birth["role"] == "teacher"]
+    assert {birth["member"] for birth in teachers[:2]} == {0, 1}
 
 
 def test_a_killed_run_goes_on_to_the_same_bytes(

@@ -4,6 +4,7 @@ import math
 import random
 from typing import Any
 
+from training.evolution import FOUNDER, rated
 from training.operators import DEFAULT
 from training.ratings import (
     Rating,
@@ -21,7 +22,7 @@ REFUSED = ("no_block", "syntax", "banned", "exception", "timeout", "too_long", "
 
 
 def simulated(
-    teachers: int, students: int, steps: int, *, seed: int = 0, yardstick_every: int = 10
+    teachers: int, students: int, steps: int, *, seed: int = 0, measure_every: int = 10
 ) -> list[dict[str, Any]]:
     """Teachers have a difficulty and students a skill, which both drift up as they play."""
     dice = random.Random(seed)
@@ -29,6 +30,7 @@ def simulated(
     skills = {role: [dice.gauss(0, 0.5) for _ in range(n)] for role, n in sizes.items()}
     ratings = {role: [Rating()] * n for role, n in sizes.items()}
     since = {role: [0] * n for role, n in sizes.items()}
+    born_by = {role: [FOUNDER] * n for role, n in sizes.items()}
     coverage = [0.0, 0.0, 0.0]
     rows: list[dict[str, Any]] = []
     for step in range(steps):
@@ -50,6 +52,7 @@ def simulated(
                 solved[(number > 0) + (number == ATTEMPTS)] += 1
             rate = sum(right) / (valid * ATTEMPTS) if valid else None
             pair = ratings["teacher"][teacher], ratings["student"][student]
+            before = rated(pair)
             expected = win_probability(pair[1], pair[0])
             pair = after_match(*pair, rate, expected)
             ratings["teacher"][teacher], ratings["student"][student] = pair
@@ -62,11 +65,10 @@ def simulated(
                     "student": student,
                     "expected": expected,
                     "solve_rate": rate,
-                    "outcome": "student" if won else "teacher",
-                    "valid": valid,
-                    "tasks": TASKS,
-                    "teacher_rating": [pair[0].mean, pair[0].deviation],
-                    "student_rating": [pair[1].mean, pair[1].deviation],
+                    "tasks": valid,
+                    "winner": "student" if won else "teacher",
+                    "before": before,
+                    "after": rated(pair),
                 }
             )
         births = []
@@ -85,12 +87,16 @@ def simulated(
                             "member": member,
                             "operator": dice.choice(OPERATORS),
                             "parents": parents,
-                            "died_after": step - since[role][member],
-                            "cosine": dice.uniform(0.7, 1),
+                            "cosines": [dice.uniform(0.7, 1) for _ in parents],
                             "norm": dice.uniform(0.8, 1.1),
+                            "parents_norms": [1.0 for _ in parents],
+                            "replaced": born_by[role][member],
+                            "died_after": step - since[role][member],
+                            "below": dice.uniform(0, 5),
                         }
                     )
                     since[role][member] = step
+                    born_by[role][member] = births[-1]["operator"]
         rates = [match["solve_rate"] for match in matches if match["solve_rate"] is not None]
         mean = sum(rates) / len(rates) if rates else 0.0
         hard = sum(skills["teacher"]) / teachers
@@ -139,21 +145,43 @@ def simulated(
                     for role in sizes
                 },
                 "births": births,
-                "yardstick": None,
+                "pass_at": _passes(mean),
+                "likeness": {"of_one": 0.2 + dice.gauss(0, 0.02), "of_two": 0.1},
             }
         )
         if step % EVERY == 0:
             rows[-1]["diversity"] = {
                 f"{role}s": {
                     "cosine": 0.1 + 0.5 * (1 - math.exp(-step / 100)) + dice.gauss(0, 0.03),
+                    "angle": 80 - 30 * (1 - math.exp(-step / 100)) + dice.gauss(0, 1),
                     "stable_rank": 3 + dice.gauss(0, 0.2) + size / 4,
                     "norm": 2 * (1 - math.exp(-step / 80)) + dice.gauss(0, 0.02),
                 }
                 for role, size in sizes.items()
             }
-        if step % yardstick_every == 0:
-            rows[-1]["yardstick"] = [
-                0.3 + 0.5 / (1 + math.exp(2 - skill / 1.5)) + dice.gauss(0, 0.01)
-                for skill in skills["student"]
+        if step % measure_every == measure_every - 1:
+            of_all = [
+                _passes(0.3 + 0.5 / (1 + math.exp(2 - skill / 1.5))) for skill in skills["student"]
             ]
+            rows[-1]["exam"] = {
+                "problems": 32,
+                "attempts": ATTEMPTS,
+                "pass_at": {k: [passes[k] for passes in of_all] for k in of_all[0]},
+                "agreement": 0.4 + dice.gauss(0, 0.02) if students > 1 else None,
+            }
+            rows[-1]["cross_play"] = {
+                "fresh": [
+                    [1 / (1 + math.exp(hard - skill)) for skill in skills["student"]]
+                    for hard in skills["teacher"]
+                ],
+                "earlier": [0.8] * students if step >= measure_every else None,
+                "tasks": [3] * teachers,
+            }
+        if step == measure_every - 1:
+            rows[-1]["exam_of_base"] = {"pass_at": {k: [p] for k, p in _passes(0.3).items()}}
     return rows
+
+
+def _passes(rate: float) -> dict[str, float]:
+    """pass@k where all tasks are solved at this rate."""
+    return {str(k): 1 - (1 - rate) ** k for k in (1, 2, 4, 8)}

@@ -8,7 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from training.diversity import cosines, diversity, norms, principal_angles, stable_ranks
+from training.diversity import (
+    cosines,
+    diversity,
+    kinship,
+    norms,
+    principal_angles,
+    stable_ranks,
+)
 
 OUTPUTS, INPUTS, RANK = 48, 40, 6
 
@@ -105,18 +112,41 @@ def test_the_stable_rank_of_a_diagonal() -> None:
 
 
 def test_the_numbers_of_a_role() -> None:
-    # Cosines .8, 0 and .6 of diag(1, 2) with diag(2, 1), and so on; norms 5^.5, 5^.5, 3.
+    # Cosines .8, 0 and .6 of diag(1, 2) with diag(2, 1), and so on; norms 5^.5, 5^.5, 3. The planes
+    # are one plane, in which the line lies: angles 0.
     role = [diagonal(1.0, 2.0), diagonal(2.0, 1.0), diagonal(3.0, 0.0)]
     found = diversity(role)
     cosine = (0.8 + 1 / math.sqrt(5) + 2 / math.sqrt(5)) / 3
     assert found.cosine == pytest.approx(cosine)
     assert found.stable_rank == pytest.approx((5 / 4 + 5 / 4 + 1) / 3)
     assert found.norm == pytest.approx((2 * math.sqrt(5) + 3) / 3)
+    assert found.angle == pytest.approx(0, abs=1e-6)
+
+
+def test_the_angle_of_a_role_is_a_mean_over_pairs_and_directions() -> None:
+    # x with xy: 0. x with z: 90. xy with z: 90, one direction only.
+    role = [diagonal(1.0, 0.0, 0.0), diagonal(1.0, 1.0, 0.0), diagonal(0.0, 0.0, 2.0)]
+    assert diversity(role).angle == pytest.approx(60)
+    # xy with xz: 0 and 90; with x itself: 0.
+    role = [diagonal(1.0, 3.0, 0.0), diagonal(2.0, 0.0, 1.0)]
+    assert diversity(role).angle == pytest.approx(45)
+    assert diversity([diagonal(1.0, 0.0)]).angle is None
+
+
+def test_a_child_beside_its_parents() -> None:
+    # <diag(3, 4), diag(1, 0)> = 3 of norms 5 and 1; with diag(0, 2): 8 of 5 and 2.
+    found = kinship(diagonal(3.0, 4.0), [diagonal(1.0, 0.0), diagonal(0.0, 2.0)])
+    assert found.cosines == pytest.approx([0.6, 0.8])
+    assert (found.norm, found.parents_norms) == (pytest.approx(5), pytest.approx([1, 2]))
+    unborn = kinship(diagonal(0.0, 0.0), [diagonal(1.0, 0.0)])
+    assert math.isnan(unborn.cosines[0])
+    assert (unborn.norm, unborn.parents_norms) == (0, [1])
 
 
 def test_members_without_an_update_have_no_cosine() -> None:
     fresh = diagonal(0.0, 0.0)
-    assert asdict(diversity([fresh, fresh])) == {"cosine": None, "stable_rank": None, "norm": 0}
+    found = asdict(diversity([fresh, fresh]))
+    assert found == {"cosine": None, "angle": None, "stable_rank": None, "norm": 0}
     assert diversity([diagonal(1.0, 2.0)]).cosine is None
     mixed = diversity([diagonal(1.0, 2.0), fresh, diagonal(2.0, 1.0)])
     assert mixed.cosine == pytest.approx(0.8)

@@ -16,11 +16,11 @@ import pytest
 
 from tests.reference.arms_race import simulated
 from training.marks import mean, running_mean, smoothed, table, values
-from training.panels import median_life
+from training.member_panels import median_life
 from training.plots import main
 
 REFERENCE = Path(__file__).resolve().parents[2] / "substrate" / "reference"
-SECTIONS = ("play", "tasks", "members", "training")
+SECTIONS = ("play", "tasks", "members", "exams", "training")
 
 
 def plot(run: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -81,12 +81,15 @@ def population(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_population_is_drawn_whole(population: Path) -> None:
     wanted = {
-        "play": "Fixed problems|Solve rate|Reward|Ratings of teachers|Ratings of students|"
+        "play": "Solve rate|Reward|Ratings of teachers|Ratings of students|"
         "Solve rate of each pair|S3|T3|steps 0 to 19|steps 60 to 79|"
         "Relative to the other role, dotted: no measure of progress. Rings: births",
         "tasks": "Proposals|Tasks solved by|Coverage|Complexity of tasks|Complexity per line|"
-        "Cells covered|valid|duplicate|other reasons|no attempt|cyclomatic",
-        "members": "Likeness|Stable rank|Size|Survival by operator|founder",
+        "Cells covered|Likeness of tasks|valid|duplicate|other reasons|no attempt|cyclomatic",
+        "members": "Likeness|Angles|Stable rank|Size|Children and parents|Size at birth|"
+        "Survival by operator|founder",
+        "exams": "Exam|pass@k of the exam|pass@k of tasks|Agreement|Hall of fame|Cross-play|"
+        "k = 8|step 79",
         "training": "Surprisal|Length|Malformed completions|Loss|Gradient norm|Wall time|"
         "nats a token|seconds a step",
     }
@@ -200,11 +203,11 @@ def test_a_key_that_has_another_shape_costs_its_panels_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = policy_rows(2)
-    rows[1] |= {"matches": [3], "seconds": 2.5, "yardstick": 0.5, "births": None, "ratings": None}
+    rows[1] |= {"matches": [3], "seconds": 2.5, "exam": 0.5, "births": None, "ratings": None}
     assert main([str(write(tmp_path, rows))]) == 0
     said = capsys.readouterr().err.splitlines()
     named = sorted(line.partition(":")[0] for line in said)
-    assert named == ["pair_solve_rates", "seconds", "solve_rate", "yardstick"]
+    assert named == ["exam", "pair_solve_rates", "pass_at", "seconds", "solve_rate"]
     assert "Reward" in words(tmp_path / "plots" / "play.svg")
     assert any("seconds: not drawn" in text for text in words(tmp_path / "plots" / "training.svg"))
 

@@ -83,6 +83,10 @@ def test_an_invalid_proposal_is_worse_only_where_a_task_is_better() -> None:
     found = teachers_marks([easy, bad, useful], graded, taste, base=BASE)
     assert [mark.reward for mark in found] == [0.0, -0.5, 1.0]
     assert teachers_marks([bad], [], taste, base=BASE)[0].reward == 0.0
+    # Another teacher's tasks are no measure of its own.
+    stranger = proposal(STUDENT, "malformed")
+    found = teachers_marks([easy, bad, useful, stranger], graded, taste, base=BASE)
+    assert found[-1].reward == 0.0
 
 
 def test_attempts_are_marked_by_their_grade_and_grouped_by_task() -> None:

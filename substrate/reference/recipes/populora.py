@@ -17,6 +17,9 @@ Delivered is the student that solves most of YARDSTICK problems of the target se
 attempts are part of the budget. All members are in `out/population/`. A run that is stopped and
 resumed from its checkpoint gives the same bytes as one that was not.
 
+Every MEASURE_EVERY steps all students meet all teachers, and take an exam. These attempts are not
+part of the budget: nothing that happens in the run depends on them.
+
 Left out on purpose: a reference model and its KL penalty, several steps on one batch, replay of old
 tasks by students.
 """
@@ -32,14 +35,17 @@ import torch
 from training import world
 from training.baselines import centred, reinforce_plus_baseline
 from training.census import census
+from training.codetasks import Task
+from training.crossplay import cross_play
 from training.diversity import diversity
 from training.evolution import Evolution, Role, evolve, rated
+from training.exam import exam
 from training.journal import OUT, Job, Journal, read_job
-from training.match import Order, Played
+from training.match import Order, Played, Proposal
 from training.models import load_tokenizer
 from training.operators import SETS
 from training.promptbook import Promptbook
-from training.ratings import after_match, draw_matches, lower_bound, win_probability
+from training.ratings import after_match, draw_matches, lower_bound, win_probability, winner
 from training.seeds import dice_of, seed_of
 from training.stopwatch import Stopwatch
 from training.table import Table
@@ -99,6 +105,13 @@ ARCHIVE = 16384  # tasks that are kept: Absolute Zero's cap
 CHECKPOINT_EVERY = 10  # steps
 DIVERSITY_EVERY = 10  # steps, of its metrics
 
+# Measurements, outside the budget: a tenth of what it has, at these values.
+MEASURE_EVERY = 50  # steps; 0: never
+CROSS_TASKS = 3  # of each teacher, which every student attempts
+CROSS_ATTEMPTS = 4
+EXAM = 32  # problems of the target set
+EXAM_ATTEMPTS = 8  # of which pass@k is told, up to this k
+
 PUBLISHED = {
     "PRIOR_TASKS": 0,
     "TASTE": 0.0,
@@ -147,9 +160,11 @@ class Run:
         self.teachers = Role("teacher", list(range(TEACHERS)))
         self.students = Role("student", list(range(TEACHERS, TEACHERS + STUDENTS)))
         self.base = self.table.population.base  # the base model's own place
+        self.hall: list[Task] = []  # of fame: tasks of earlier cross-plays
         if job.checkpoint is not None:
             kept = self.table.restore(job.checkpoint)
             self.teachers, self.students = Role.of(kept["teachers"]), Role.of(kept["students"])
+            self.hall = [Task.from_json(task) for task in kept["hall"]]
 
     def has_budget(self) -> bool:
         """Whether a step fits into what is left, with the yardstick behind it."""
@@ -204,6 +219,11 @@ class Run:
         matches = self.rate(pairs, played)
         watch.lap("train")
 
+        measured: dict[str, Any] = {}
+        if MEASURE_EVERY > 0 and (number + 1) % MEASURE_EVERY == 0:
+            measured = self.measure(proposals)
+        watch.lap("measure")
+
         # 5. Evolution, teachers first.
         births: list[dict[str, Any]] = []
         evolving = EVOLVE_EVERY > 0 and (number + 1) % EVOLVE_EVERY == 0
@@ -220,6 +240,7 @@ class Run:
             diversity=self.diversity() if number % DIVERSITY_EVERY == 0 else None,
             gradient_norms=gradient_norms,
             seconds=watch.seconds,
+            **measured,
             **census(proposals, played, marks, self.table.archive, base=self.base),
         )
 
@@ -262,6 +283,9 @@ class Run:
                     "expected": expected,
                     "solve_rate": found,
                     "tasks": len(rates),
+                    "winner": winner(found, expected),
+                    "before": rated(before),  # the teacher's rating, then the student's
+                    "after": rated(after),
                 }
             )
         return matches
@@ -288,15 +312,40 @@ class Run:
             for role in self.roles
         }
 
+    def measure(self, proposals: Sequence[Proposal]) -> dict[str, Any]:
+        """Cross-play and an exam of the students; at the first one the base sits it too."""
+        number, students = self.journal.steps, self.students.places
+        crossed = cross_play(
+            self.table,
+            proposals,
+            self.teachers.places,
+            students,
+            self.hall,
+            tasks=CROSS_TASKS,
+            attempts=CROSS_ATTEMPTS,
+            seed=seed_of(self.job.seed, number, "cross-play"),
+        )
+        seed, problems = seed_of(self.job.seed, number, "exam"), self.problems("exam", EXAM)
+        found = {
+            name: exam(self.table, places, problems, attempts=EXAM_ATTEMPTS, seed=seed)
+            for name, places in (("exam", students), ("exam_of_base", [self.base]))
+            if name == "exam" or number + 1 == MEASURE_EVERY
+        }
+        return {"cross_play": crossed, **found}
+
     def save(self) -> None:
         """Write a checkpoint."""
-        self.table.save({f"{role.name}s": asdict(role) for role in self.roles})
+        roles = {f"{role.name}s": asdict(role) for role in self.roles}
+        self.table.save({**roles, "hall": [task.to_json() for task in self.hall]})
+
+    def problems(self, purpose: str, count: int) -> list[dict[str, Any]]:
+        """So many problems of the target set, the same ones all along."""
+        found = self.journal.read_problems(self.job.target)
+        return dice_of(self.job.seed, 0, purpose).sample(found, min(count, len(found)))
 
     def deliver(self) -> None:
         """Save all members, and as the run's adapter the student that is best on the yardstick."""
-        problems = self.journal.read_problems(self.job.target)
-        dice = dice_of(self.job.seed, 0, "yardstick")
-        problems = dice.sample(problems, min(YARDSTICK, len(problems)))
+        problems = self.problems("yardstick", YARDSTICK)
         wanted = [(place, p["prompt"]) for place in self.students.places for p in problems]
         texts = self.table.write(wanted, seed=0, greedy=True)
         solved = [0.0] * STUDENTS

@@ -9,11 +9,14 @@ base's own tasks. Unlike Absolute Zero's, the attempts that give a task its solv
 Left out on purpose: replay of old tasks, several steps on one batch, a KL penalty.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from training.baselines import centred, task_relative
 from training.census import census
+from training.exam import exam
 from training.journal import Job, Journal, read_job
 from training.match import Order
 from training.models import load_tokenizer
@@ -42,6 +45,9 @@ CLIP_NORM = 1.0
 CLIP_RATIO = 0.2
 ARCHIVE = 16384
 CHECKPOINT_EVERY = 10
+MEASURE_EVERY = 50
+EXAM = 32
+EXAM_ATTEMPTS = 8
 
 # Attempts are compared with those at the same task (True), or with all of their type and role, over
 # their deviation: Absolute Zero's task-relative REINFORCE++.
@@ -119,13 +125,30 @@ def step(job: Job, journal: Journal, table: Table) -> None:
         clip_ratio=CLIP_RATIO,
     )
     watch.lap("train")
+    measured = {}
+    if MEASURE_EVERY > 0 and (number + 1) % MEASURE_EVERY == 0:
+        measured = measure(job, journal, table)
+    watch.lap("measure")
     journal.step(
         loss=loss,
         tokens=journal.tokens,
         gradient_norms=gradient_norms,
         seconds=watch.seconds,
+        **measured,
         **census(proposals, played, marks, table.archive, base=base),
     )
+
+
+def measure(job: Job, journal: Journal, table: Table) -> dict[str, Any]:
+    """An exam of the player, outside the budget; at the first one the base sits it too."""
+    number, problems = journal.steps, journal.read_problems(job.target)
+    problems = dice_of(job.seed, 0, "exam").sample(problems, min(EXAM, len(problems)))
+    seed = seed_of(job.seed, number, "exam")
+    return {
+        name: exam(table, [place], problems, attempts=EXAM_ATTEMPTS, seed=seed)
+        for name, place in (("exam", PLAYER), ("exam_of_base", table.population.base))
+        if name == "exam" or number + 1 == MEASURE_EVERY
+    }
 
 
 def relative_to_tasks(rewards_N: Tensor, groups_N: Tensor, batches_N: Tensor) -> Tensor:

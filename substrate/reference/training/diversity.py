@@ -12,6 +12,7 @@ Shapes are suffixes: M members, R rank, K <= R singular values, O outputs of a m
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import torch
 from torch import Tensor
@@ -24,28 +25,50 @@ class Diversity:
     """Of the members of one role, in numbers that JSON has: None is a number that nobody has."""
 
     cosine: float | None  # mean over the pairs of members that both have an update
+    angle: float | None  # degrees, mean over these pairs, modules and their principal angles
     stable_rank: float | None  # mean over members and modules that have an update
     norm: float  # mean over members
 
 
+@dataclass(frozen=True)
+class Kinship:
+    """How a child's update lies to those of its parents, in their order."""
+
+    cosines: list[float]  # NaN where the child or the parent has no update
+    norm: float  # the child's
+    parents_norms: list[float]
+
+
 def diversity(members: Sequence[Adapter]) -> Diversity:
-    """The three numbers of a role. Raises ValueError unless the members are plain LoRA of one
-    shape and finite.
+    """The numbers of a role. Raises ValueError unless the members are plain LoRA of one shape and
+    finite.
     """
     inner_M_M = torch.zeros(len(members), len(members), dtype=torch.float64)
     ranks: list[float] = []
+    angles: list[Tensor] = []
     for _, update in _stacked(members):
         inner_M_M += _inner(update)
-        found = (_stable_rank(part_of(update, number)) for number in range(len(members)))
-        ranks += [rank for rank in found if not math.isnan(rank)]
+        parts = [part_of(update, number) for number in range(len(members))]
+        ranks += [rank for rank in map(_stable_rank, parts) if not math.isnan(rank)]
+        spaces = [_column_space(part) for part in parts]
+        angles += [_angles(one, other) for one, other in combinations(spaces, 2)]
+    angles_N = torch.cat(angles) if angles else torch.zeros(0)
     cosines_M_M = _cosines(inner_M_M)
     apart = cosines_M_M[*torch.triu_indices(len(members), len(members), 1)]
     apart = apart[~apart.isnan()]
     return Diversity(
         cosine=apart.mean().item() if len(apart) else None,
+        angle=angles_N.mean().item() if len(angles_N) else None,
         stable_rank=sum(ranks) / len(ranks) if ranks else None,
         norm=_lengths(inner_M_M).mean().item(),
     )
+
+
+def kinship(child: Adapter, parents: Sequence[Adapter]) -> Kinship:
+    """A child beside its parents. Raises what `diversity` raises."""
+    inner_M_M = _inner_products([child, *parents])
+    norm, *parents_norms = _lengths(inner_M_M).tolist()
+    return Kinship(_cosines(inner_M_M)[0, 1:].tolist(), norm, parents_norms)
 
 
 def cosines(members: Sequence[Adapter]) -> Tensor:

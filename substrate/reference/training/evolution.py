@@ -2,20 +2,23 @@
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from torch import Tensor
 
+from training.diversity import kinship
 from training.factors import Adapter
 from training.operators import Operators, child_of, draw_birth
-from training.ratings import Rating, in_grace, inherited, replacement
+from training.ratings import Rating, in_grace, inherited, lower_bound, replacement
+
+FOUNDER = "founder"  # in the place of an operator: of those who were there from the start
 
 
 @dataclass
 class Role:
     """The members of one role, numbered from 0: where they stand in the population, their ratings,
-    and when they were born.
+    and when and by which operator they were born.
     """
 
     name: str
@@ -23,17 +26,19 @@ class Role:
     ratings: list[Rating] = field(default_factory=list)
     born: list[int] = field(default_factory=list)  # evolution event of a member's birth; 0: founder
     born_at: list[int] = field(default_factory=list)  # the step of it
+    born_by: list[str] = field(default_factory=list)  # the operator, or FOUNDER
 
     @classmethod
     def of(cls, kept: dict[str, Any]) -> "Role":
         """The role of which `dataclasses.asdict` made this."""
         ratings = [Rating(**rating) for rating in kept["ratings"]]
-        return cls(kept["name"], kept["places"], ratings, kept["born"], kept["born_at"])
+        return cls(**{**kept, "ratings": ratings})
 
     def __post_init__(self) -> None:
         self.ratings = self.ratings or [Rating()] * len(self.places)
         self.born = self.born or [0] * len(self.places)
         self.born_at = self.born_at or [0] * len(self.places)
+        self.born_by = self.born_by or [FOUNDER] * len(self.places)
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,9 @@ def evolve(
     """One event, numbered from 1: the members with the lowest bounds are replaced by children of
     the others. `adapter` gives a member of the population, `replace` puts a child in its place.
 
-    Returns a record of each birth, enough to make the child again from its parents.
+    Returns a record of each birth, enough to make the child again from its parents, with how it
+    lies to them, and with what it replaced: that member's operator, its age in steps, and how far
+    its bound was below the lowest of those that stay.
     """
     if len(role.places) == 1 and not how.lone:
         return []
@@ -73,10 +80,13 @@ def evolve(
     # All parents are those of before the event: no child becomes a parent at its own birth.
     parents = {number: adapter(role.places[number]) for number in chosen.pool}
     members = [parents.get(number, {}) for number in range(len(role.places))]
+    bounds = [lower_bound(rating) for rating in role.ratings]
+    lowest = min(bounds[number] for number in chosen.pool)
     births: list[dict[str, Any]] = []
     for number in chosen.culled:
         birth = draw_birth(how.operators, chosen.pool, dice, crossover_share=how.crossover_share)
-        replace(role.places[number], child_of(how.operators, birth, members))
+        child = child_of(how.operators, birth, members)
+        replace(role.places[number], child)
         births.append(
             {
                 "role": role.name,
@@ -84,15 +94,18 @@ def evolve(
                 "operator": birth.operator,
                 "parents": list(birth.parents),
                 "seed": birth.seed,
+                **asdict(kinship(child, [members[parent] for parent in birth.parents])),
+                "replaced": role.born_by[number],
                 "died_after": step - role.born_at[number],
+                "below": lowest - bounds[number],
             }
         )
-    ratings = list(role.ratings)
     for record in births:
         number = record["member"]
-        of_parents = [ratings[parent] for parent in record["parents"]]
+        of_parents = [role.ratings[parent] for parent in record["parents"]]
         role.ratings[number] = Rating() if how.fresh_ratings else inherited(of_parents)
         role.born[number], role.born_at[number] = event, step
+        role.born_by[number] = record["operator"]
     return births
 
 

@@ -48,7 +48,7 @@ class Job:
 
     recipe: str
     seed: int  # the one source of random numbers of this run
-    rollouts: int  # budget: completions that may be sampled, all in all
+    rollouts: int  # budget: completions that may be sampled, but for those of mere measurements
     tokens: int | None  # budget: sampled tokens after which no further step is begun
     seconds: float  # wall time after which to wrap up
     threads: int  # CPU threads; results depend on it

@@ -3,7 +3,8 @@
 Each mark leaves the axes as they are where it has nothing to show. Lines and areas of many steps
 are running means.
 
-Shapes are suffixes: S steps, M members of a role, L layers of a stack.
+Shapes are suffixes: S steps, M members of a role, L layers of a stack, W maps, T teachers and P
+students (pupils) of pairs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ FEW = 30  # values up to which they are marked one by one: dots on lines, bars f
 BLUE, SKY, GREEN, ORANGE = "#0072B2", "#56B4E9", "#009E73", "#E69F00"
 RED, PINK, YELLOW = "#D55E00", "#CC79A7", "#F0E442"
 INK, GREY, PALE = "#333333", "#8C8C8C", "#C8C8C8"
+TEACHERS, STUDENTS, POLICY = RED, BLUE, GREEN
 MEMBERS = (BLUE, ORANGE, GREEN, PINK, SKY, RED, GREY, "#6A3D9A")
 
 
@@ -172,6 +174,32 @@ def stack(
     legend(axes, handles[::-1], labels[::-1])  # from the top down, as they lie
 
 
+def matrices(axes: Axes, rates_W_T_P: Floats, labels: Sequence[str]) -> None:
+    """Solve rates of teachers (T, down) and students (P, across), as maps side by side, each with a
+    label below it: from the teachers' colour, at 0, to the students'.
+    """
+    _, teachers, students = rates_W_T_P.shape
+    gap_T_1 = np.full((teachers, 1), np.nan)
+    blocks = [block for rates_T_P in rates_W_T_P for block in (rates_T_P, gap_T_1)]
+    axes.imshow(np.hstack(blocks[:-1]), vmin=0, vmax=1, cmap="RdBu", aspect="auto")
+    ticks: dict[float, str] = {}
+    for number, (rates_T_P, label) in enumerate(zip(rates_W_T_P, labels, strict=True)):
+        start = number * (students + 1)
+        ticks |= {start + student: f"S{student}" for student in range(students)}
+        # A hair aside: the label of a map must not replace that of the student in its middle.
+        ticks[start + (students - 1) / 2 + 1e-6] = f"\n{label}"
+        for (teacher, student), rate in np.ndenumerate(rates_T_P):
+            text = f"{rate:.2f}".removeprefix("0") if np.isfinite(rate) else "–"
+            colour = "white" if abs(rate - 0.5) > 0.35 else INK
+            place = start + student, teacher
+            axes.text(*place, text, ha="center", va="center", size=8, color=colour)
+    axes.set_xticks([*ticks], [*ticks.values()])
+    axes.set_yticks(range(teachers), [f"T{teacher}" for teacher in range(teachers)])
+    axes.tick_params(length=0)
+    axes.grid(False)
+    axes.spines[:].set_visible(False)
+
+
 def log_axis(axes: Axes) -> None:
     """For axes that are drawn on already."""
     if not axes.has_data():
@@ -206,7 +234,7 @@ def finish(
     axes.text(0, 1.03, caption, transform=axes.transAxes, size=8, color=GREY)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    if x:
+    if x.startswith("step"):
         left, right = axes.get_xlim()
         if right - left < 1:  # one step
             axes.set_xlim(left - 1, right + 1)

@@ -1,7 +1,8 @@
 """The panels that `training/plots.py` draws, by section: each is a function of rows of metrics.
 
 A panel draws into the axes what the rows have for it. Where that is nothing it leaves them empty,
-and is left out: so the rows of every recipe do. A recipe's own keys get a panel here.
+and is left out: so the rows of every recipe do. A recipe's own keys get a panel here. Those of the
+members of a population, and of measurements at intervals, are in modules of their own.
 
 Shapes are suffixes: S steps, M members of a role, W windows of steps, T teachers and P students
 (pupils) of pairs.
@@ -14,16 +15,19 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from training import exam_panels, member_panels
 from training.marks import (
     BLUE,
     GREEN,
     GREY,
-    INK,
     ORANGE,
     PALE,
     PINK,
+    POLICY,
     RED,
     SKY,
+    STUDENTS,
+    TEACHERS,
     YELLOW,
     Floats,
     Row,
@@ -32,6 +36,7 @@ from training.marks import (
     finish,
     line,
     log_axis,
+    matrices,
     mean,
     member_lines,
     member_styles,
@@ -47,19 +52,11 @@ Panel = Callable[[Axes, Rows], None]
 COLUMNS = 6  # of the grid that panels are laid out on
 WINDOWS = 4  # of the run, for each of which pairs are shown
 REASONS = 6  # why proposals are refused: the most frequent ones have a layer of their own
-TEACHERS, STUDENTS, POLICY = RED, BLUE, GREEN
 MEASURES = {"nodes": BLUE, "steps": ORANGE, "lines": SKY, "depth": GREEN, "cyclomatic": PINK}
 ROLES = ("teacher", "student")
-OFFSETS = (0.0, 0.1, -0.1, 0.2, -0.2, 0.3, -0.3)  # of dots that would hide one another
 
 
 # Play: who solves what.
-
-
-def yardstick(axes: Axes, rows: Rows) -> None:
-    member_lines(axes, rows, table([row.get("yardstick") for row in rows]), "S")
-    share_axis(axes)
-    finish(axes, "Fixed problems", "The same ones all along: a measure of progress", "accuracy")
 
 
 def solve_rate(axes: Axes, rows: Rows) -> None:
@@ -90,30 +87,10 @@ def student_ratings(axes: Axes, rows: Rows) -> None:
 def pair_solve_rates(axes: Axes, rows: Rows) -> None:
     windows = np.array_split(np.arange(len(rows)), min(WINDOWS, len(rows)))
     rates_W_T_P = np.stack([_pair_rates(rows, window) for window in windows])
-    _, teachers, students = rates_W_T_P.shape
-    if teachers * students < 2:  # one pair: its solve rate over steps says it all
+    if rates_W_T_P[0].size < 2:  # one pair: its solve rate over steps says it all
         return
-    gap_T_1 = np.full((teachers, 1), np.nan)
-    blocks = [block for rates_T_P in rates_W_T_P for block in (rates_T_P, gap_T_1)]
-    # From the teachers' colour to the students'.
-    axes.imshow(np.hstack(blocks[:-1]), vmin=0, vmax=1, cmap="RdBu", aspect="auto")
-    ticks: dict[float, str] = {}
-    for number, window in enumerate(windows):
-        start = number * (students + 1)
-        ticks |= {start + student: f"S{student}" for student in range(students)}
-        first, last = (rows[window[end]]["step"] for end in (0, -1))
-        # A hair aside: the label of a window must not replace that of the student in its middle.
-        ticks[start + (students - 1) / 2 + 1e-6] = f"\nsteps {first} to {last}"
-        for (teacher, student), rate in np.ndenumerate(rates_W_T_P[number]):
-            text = f"{rate:.2f}".removeprefix("0") if np.isfinite(rate) else "–"
-            colour = "white" if abs(rate - 0.5) > 0.35 else INK
-            place = start + student, teacher
-            axes.text(*place, text, ha="center", va="center", size=8, color=colour)
-    axes.set_xticks([*ticks], [*ticks.values()])
-    axes.set_yticks(range(teachers), [f"T{teacher}" for teacher in range(teachers)])
-    axes.tick_params(length=0)
-    axes.grid(False)
-    axes.spines[:].set_visible(False)
+    ends = [[rows[window[end]]["step"] for end in (0, -1)] for window in windows]
+    matrices(axes, rates_W_T_P, [f"steps {first} to {last}" for first, last in ends])
     caption = "Mean over the matches of teacher T and student S: red below a half, blue above"
     finish(axes, "Solve rate of each pair", caption, "", x="")
 
@@ -176,45 +153,12 @@ def cells(axes: Axes, rows: Rows) -> None:
     finish(axes, "Cells covered", caption, "cells", from_0=True)
 
 
-# Members: how different they are, and how long they live.
-
-
-def cosine(axes: Axes, rows: Rows) -> None:
-    _of_roles(axes, rows, "cosine")
-    finish(axes, "Likeness", "Mean cosine of the updates of two members", "cosine")
-
-
-def stable_rank(axes: Axes, rows: Rows) -> None:
-    _of_roles(axes, rows, "stable_rank")
-    finish(axes, "Stable rank", "How many directions carry an update", "directions", from_0=True)
-
-
-def norm(axes: Axes, rows: Rows) -> None:
-    _of_roles(axes, rows, "norm")
-    finish(axes, "Size", "Frobenius norm of an update", "norm", from_0=True)
-
-
-def survival(axes: Axes, rows: Rows) -> None:
-    lives = _lives(rows)
-    if not lives:
-        return
-    for place, spans in enumerate(lives.values()):
-        for died, colour, fill in ((True, RED, "full"), (False, BLUE, "none")):
-            ages = [age for age, dead in spans if dead == died]
-            heights = [place + OFFSETS[n % len(OFFSETS)] for n in range(len(ages))]
-            axes.plot(ages, heights, "o", color=colour, fillstyle=fill, markersize=4, alpha=0.7)
-        median = median_life(spans)
-        if median is not None:
-            axes.plot([median, median], [place - 0.4, place + 0.4], color=INK, linewidth=2)
-        text = f"{len(spans)} born, {sum(died for _, died in spans)} replaced, "
-        text += "median not reached" if median is None else f"median {median}"
-        axes.text(1.01, place, text, transform=axes.get_yaxis_transform(), va="center", size=8)
-    axes.set_yticks(range(len(lives)), [operator.replace("_", " ") for operator in lives])
-    axes.set_ylim(len(lives) - 0.5, -0.5)
-    axes.set_xlim(left=0)
-    axes.grid(False, axis="y")
-    caption = "Dots: members that were replaced. Rings: those still there. Bars: the median life"
-    finish(axes, "Survival by operator", caption, "", x="steps from birth")
+def likeness(axes: Axes, rows: Rows) -> None:
+    line(axes, rows, values(rows, "likeness", "of_one"), "of one teacher", RED)
+    line(axes, rows, values(rows, "likeness", "of_two"), "of two teachers", ORANGE)
+    share_axis(axes)
+    caption = "Chance that two tasks of a step are of one kind"
+    finish(axes, "Likeness of tasks", caption, "chance", from_0=True)
 
 
 # Training.
@@ -281,7 +225,6 @@ SECTIONS: Mapping[str, tuple[str, Sequence[tuple[int, Panel]]]] = {
     "play": (
         "Play: who solves what",
         [
-            (2, yardstick),
             (2, solve_rate),
             (2, reward),
             (3, teacher_ratings),
@@ -298,11 +241,31 @@ SECTIONS: Mapping[str, tuple[str, Sequence[tuple[int, Panel]]]] = {
             (2, complexity),
             (2, complexity_per_line),
             (2, cells),
+            (2, likeness),
         ],
     ),
     "members": (
         "Members: how different they are, how long they live",
-        [(2, cosine), (2, stable_rank), (2, norm), (6, survival)],
+        [
+            (2, member_panels.cosine),
+            (2, member_panels.angle),
+            (2, member_panels.stable_rank),
+            (2, member_panels.norm),
+            (2, member_panels.kinship),
+            (2, member_panels.growth),
+            (6, member_panels.survival),
+        ],
+    ),
+    "exams": (
+        "Exams: what no step shows",
+        [
+            (2, exam_panels.exam),
+            (2, exam_panels.pass_at),
+            (2, exam_panels.agreement),
+            (2, exam_panels.pass_at_of_tasks),
+            (2, exam_panels.earlier_tasks),
+            (6, exam_panels.cross_play),
+        ],
     ),
     "training": (
         "Training",
@@ -317,19 +280,6 @@ SECTIONS: Mapping[str, tuple[str, Sequence[tuple[int, Panel]]]] = {
         ],
     ),
 }
-
-
-def median_life(spans: Sequence[tuple[int, bool]]) -> int | None:
-    """The median of lifetimes, each with whether its end was seen: the first age at which the
-    survival curve of Kaplan and Meier (1958) is down at a half. None where it never is.
-    """
-    alive, share = len(spans), 1.0
-    for age, died in sorted(spans, key=lambda span: (span[0], not span[1])):  # deaths first
-        share *= 1 - died / alive
-        alive -= 1
-        if share < 0.5 + 1e-9:
-            return age
-    return None
 
 
 def _ratings(axes: Axes, rows: Rows, role: str, other: str) -> None:
@@ -362,11 +312,6 @@ def _ratings_of(rows: Rows, role: str) -> tuple[Floats, Floats]:
     return means_S_M, table([[deviation for _, deviation in ratings] for ratings in ratings_S])
 
 
-def _of_roles(axes: Axes, rows: Rows, key: str) -> None:
-    line(axes, rows, values(rows, "diversity", "teachers", key), "teachers", TEACHERS)
-    line(axes, rows, values(rows, "diversity", "students", key), "students", STUDENTS)
-
-
 def _matches(row: Row) -> list[Row]:
     return row.get("matches") or []
 
@@ -381,26 +326,3 @@ def _pair_rates(rows: Rows, window: NDArray[np.intp]) -> Floats:
             sums_T_P[match["teacher"], match["student"]] += match["solve_rate"]
             counts_T_P[match["teacher"], match["student"]] += 1
     return sums_T_P / np.where(counts_T_P, counts_T_P, np.nan)
-
-
-def _lives(rows: Rows) -> dict[str, list[tuple[int, bool]]]:
-    """By operator, for each of its children the steps it lived and whether it was replaced. Empty
-    where nobody was born.
-    """
-    lives: dict[str, list[tuple[int, bool]]] = {}
-    first, last = rows[0]["step"], rows[-1]["step"]
-    since: dict[tuple[str, int], tuple[str, int]] = {}  # who is in a place: operator and birth
-    for role, ratings in (rows[0].get("ratings") or {}).items():
-        for member in range(len(ratings)):
-            since[role.removesuffix("s"), member] = "founder", first
-    for row in rows:
-        for birth in row.get("births") or []:
-            place = birth["role"], birth["member"]
-            operator, born = since.get(place, ("founder", first))
-            lives.setdefault(operator, []).append((row["step"] - born, True))
-            since[place] = birth["operator"], row["step"]
-    if not lives:
-        return {}
-    for operator, born in since.values():
-        lives.setdefault(operator, []).append((last - born, False))
-    return dict(sorted(lives.items(), key=lambda life: (life[0] != "founder", life[0])))

@@ -86,13 +86,21 @@ def after_match(
     the default of this project and one reading of the paper; with 0.5, another reading, pairs
     drift apart until they no longer meet.
     """
-    if solve_rate is None or solve_rate > expected + EQUAL:
+    won_by = winner(solve_rate, expected)
+    if won_by == "student":
         student, teacher = after_win(student, teacher)
-    elif solve_rate < expected - EQUAL:
+    elif won_by == "teacher":
         teacher, student = after_win(teacher, student)
     else:
         teacher, student = after_draw(teacher, student)
     return teacher, student
+
+
+def winner(solve_rate: float | None, expected: float) -> str:
+    """Which role wins a match, see `after_match`: "teacher" or "student", or "draw"."""
+    if solve_rate is None or solve_rate > expected + EQUAL:
+        return "student"
+    return "teacher" if solve_rate < expected - EQUAL else "draw"
 
 
 def match_weights(

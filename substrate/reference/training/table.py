@@ -69,9 +69,12 @@ class Table:
         seed: int,
         greedy: bool = False,
         end: str | None = None,
+        counted: bool = True,
     ) -> list[Text]:
         """A completion for each (place in the population, prompt), all in one batch. `end` is a
-        token to end at instead of the end of a sequence; raises ValueError unless it is one.
+        token to end at instead of the end of a sequence; raises ValueError unless it is one. Those
+        that are not counted are outside the budget: nobody may learn from them, or be chosen by
+        them.
         """
         places = [place for place, _ in wanted]
         read = {prompt: self._tokens(prompt) for prompt in {prompt for _, prompt in wanted}}
@@ -85,9 +88,9 @@ class Table:
             generator=torch.Generator().manual_seed(seed),
             adapter_of=places,
         )
-        self.journal.count(
-            rollouts=len(wanted), tokens=sum(len(completion.tokens) for completion in completions)
-        )
+        if counted:
+            tokens = sum(len(completion.tokens) for completion in completions)
+            self.journal.count(rollouts=len(wanted), tokens=tokens)
         texts = self._tokenizer.batch_decode(
             [completion.tokens for completion in completions], skip_special_tokens=True
         )
