@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from training import exam_panels, member_panels
+from training import exam_panels, member_panels, question_panels
 from training.marks import (
     BLUE,
     GREEN,
@@ -242,6 +242,22 @@ SECTIONS: Mapping[str, tuple[str, Sequence[tuple[int, Panel]]]] = {
             (2, complexity_per_line),
             (2, cells),
             (2, likeness),
+        ],
+    ),
+    "questions": (
+        "Questions: what a generator writes, and what it is worth",
+        [
+            (2, question_panels.questions),
+            (2, question_panels.solved),
+            (2, question_panels.depth),
+            (2, question_panels.right_keys),
+            (2, question_panels.earned),
+            (2, question_panels.score),
+            (3, question_panels.score_by_topic),
+            (3, question_panels.agreement),
+            (2, question_panels.reliability),
+            (2, question_panels.manner),
+            (2, question_panels.tokens),
         ],
     ),
     "members": (
