@@ -13,7 +13,7 @@ from functools import partial
 from statistics import fmean, stdev
 from typing import Any
 
-CAMPAIGNS = int(os.environ.get("CAMPAIGNS", "600"))
+CAMPAIGNS = int(os.environ.get("CAMPAIGNS", "500"))
 FEWER = max(20, CAMPAIGNS // 3)  # of each cell of a table
 LONG, SHORT, WIDTH = 20, 8, 8  # rounds, rounds, slots
 TRAP = (4.0, -1.0)  # what the planted trap adds to dev and to external, in sigmas
@@ -34,6 +34,11 @@ def run() -> dict[str, Any]:
     started = time.monotonic()
     figures: dict[str, Any] = {}
     seeds, few = range(CAMPAIGNS), range(FEWER)
+    before = time.process_time()
+    for seed in range(10):
+        nothing_helps(seed)
+    minutes = (time.process_time() - before) / 60
+    figures[f"simulated campaigns of {LONG} rounds, a minute of one core"] = round(10 / minutes)
     with ProcessPoolExecutor() as pool:
 
         def each(job: Callable[..., Any], seeds: Iterable[int], **how: Any) -> list[Any]:
@@ -97,8 +102,7 @@ def run() -> dict[str, Any]:
             figures[f"A/A, {LONG} rounds: gain believed on dev, none on external, {rule}"] = mean(
                 [end["believed"] for end in ends]
             )
-    minutes = (time.monotonic() - started) / 60
-    figures["minutes, wall"] = round(minutes, 1)
+    figures["minutes that this took"] = round((time.monotonic() - started) / 60, 1)
     return figures
 
 
