@@ -295,12 +295,14 @@ def _part(score: SetScore | None, mixture: "_Mixture") -> tuple[float, int] | No
         return None
     if mixture is None:
         return score.value, score.n
-    parts = [(share, score.domains.get(name)) for name, share in mixture.items()]
-    known = [(share, part) for share, part in parts if part and math.isfinite(part.value)]
-    if not known or len(known) < len(parts):
-        return None
-    value = math.fsum(share * part.value for share, part in known)
-    return value, sum(part.n for _, part in known)
+    value, problems = 0.0, 0
+    for name, share in mixture.items():
+        part = score.domains.get(name)
+        if part is None or not math.isfinite(part.value):
+            return None
+        value += share * part.value
+        problems += part.n
+    return (value, problems) if mixture else None
 
 
 _Mixture = Mapping[str, float] | None  # the share of each domain; None: the score as it is

@@ -160,11 +160,10 @@ class Record:
         found += [run for past in self.rounds for run in past.runs]
         dev = _newest_version((run.round, run.dev) for run in found)
         external = _newest_version((run.round, run.external) for run in found)
-        return tuple(
-            run if is_comparable(run.external, external) else replace(run, external=None)
-            for run in found
-            if is_comparable(run.dev, dev)
-        )
+        kept = [run for run in found if is_comparable(run.dev, dev)]
+        odd = [run.external and not is_comparable(run.external, external) for run in kept]
+        pairs = zip(kept, odd, strict=True)
+        return tuple(replace(run, external=None) if is_odd else run for run, is_odd in pairs)
 
     @cached_property
     def groups(self) -> dict[str, list[Run]]:
