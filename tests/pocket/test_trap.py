@@ -16,7 +16,7 @@ from substrate.run import job_for, run_recipe
 from substrate.store import Store
 
 TRAP = Path(__file__).parents[2] / "substrate" / "library" / "pocket-trap"
-BY_HEART: Overrides = {"recipes/drill.py": {"LOOKUP_WEIGHT": 8.0, "LEARNING_RATE": 4e-3}}
+BY_HEART: Overrides = {"recipes/drill.py": {"LOOKUP_WEIGHT": 60.0, "LEARNING_RATE": 4e-3}}
 
 
 def lookups(path: str) -> dict[str, str]:
