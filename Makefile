@@ -17,8 +17,9 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 RECIPE ?= rlvr
-# Rollouts of each of the demo's trials. A population divides them among its members.
-DEMO_ROLLOUTS = $(if $(filter populora,$(RECIPE)),5760,1920)
+# Rollouts of each of the demo's trials. A population divides them among its
+# members; a generator and a solver need many for a step.
+DEMO_ROLLOUTS = $(if $(filter populora,$(RECIPE)),5760,$(if $(filter infuser,$(RECIPE)),2880,1920))
 
 IN_VENV := .venv/bin/python
 PIP := $(IN_VENV) -m pip --require-virtualenv

@@ -96,7 +96,8 @@ def collect(
     rounds = (*history, round_of(number, policy, slots))
     before = Record(rounds, direction, tuple(calibration), ignored_domains(policy.trust))
     decoupled = decoupling(before)
-    record = replace(before, ignored=misleading(decoupled, before.ignored))
+    ignored = misleading(decoupled, before.ignored)
+    record = before if ignored == before.ignored else replace(before, ignored=ignored)
     base, noise = spread(record), noise_model(record)
     found, confirmed = verdicts(record, noise, base), confirmations(record, noise)
     sentences = [

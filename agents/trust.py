@@ -12,7 +12,8 @@ from policies.report import Decoupling
 INVERTED = 0.05  # chance that noise makes external seem to fall where dev rises
 KEPT = 0.05  # chance that noise keeps a promotion that does nothing where dev is trusted
 
-_ASKED = " Dev misleads in "
+_ASKED = " Dev misleads in "  # begins what an alarm adds to the objective
+_LESS = " (without "  # and to what ranks by dev
 
 
 def trust_after(window: Window, notes: Notes) -> dict[str, Trust]:
@@ -44,19 +45,18 @@ def trust_after(window: Window, notes: Notes) -> dict[str, Trust]:
 
 def asked_for(policy: SearchPolicy, trust: dict[str, Trust]) -> tuple[str, list[str]]:
     """Objective and ranking of evidence, which say what is sought where dev misleads (C11)."""
+    objective = policy.objective.partition(_ASKED)[0]
+    ranking = [name.partition(_LESS)[0] for name in policy.evidence_ranking]
     lost = sorted(name for name, word in trust.items() if word != "trusted")
     if not lost:
-        return policy.objective, policy.evidence_ranking
+        return objective, ranking
     where = ", ".join("all domains" if name == OVERALL else name for name in lost)
     said = (
         f"{_ASKED}{where}: it ranks nothing there. Wanted are edits that improve external, and "
         "edits that lower dev there and hold it elsewhere."
     )
-    plain = policy.objective.partition(_ASKED)[0]
-    ranking = [name for name in policy.evidence_ranking if not name.startswith("dev")]
-    if OVERALL not in lost:
-        ranking.append(f"dev without {where}")
-    return f"{plain[: 2000 - len(said)]}{said}"[:2000], ranking
+    ranking = [f"{name}{_LESS}{where})" if "dev" in name.split() else name for name in ranking]
+    return f"{objective[: 2000 - len(said)]}{said}"[:2000], ranking
 
 
 def withdraw(window: Window, notes: Notes) -> StandingRecipe:

@@ -15,7 +15,8 @@ round that brings new pairs. The largest shortfall decides, by Student's t with 
 of freedom, and Bonferroni's bound over what was tested, over domains, and over rounds
 (`policies/spending.py`): a campaign in which dev is honest raises an alarm about one time in
 twenty at most. Overall scores hide a decoupled domain behind others that follow, therefore domains
-are tested by themselves, and overall means those that are neither decoupled nor ignored already.
+are tested by themselves, and overall means those that are neither decoupled nor ignored already,
+weighed on both sets as dev weighs them: sets of other mixtures are no decoupling.
 
     decoupled      the shortfall is beyond noise
     tracking       no alarm, and external rises beyond noise where dev rises most
@@ -24,11 +25,11 @@ are tested by themselves, and overall means those that are neither decoupled nor
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from statistics import fmean
 
-from policies.evidence import OVERALL, PRIOR, Record, Run, counted
+from policies.evidence import OVERALL, PRIOR, Record, Run
 from policies.noise import Deviation, best_of, binomial_deviation, chance, moderated, pooled
 from policies.report import Decoupling, SetScore
 from policies.spending import BUDGET, level
@@ -73,11 +74,10 @@ def decoupling(record: Record) -> list[Decoupling]:
     )
     names = names if len(names) > 1 else []
     share = BUDGET * level(len(record.rounds), half=HALF) / (1 + len(names))
-    found = [_test(record, paired, name, frozenset(), share) for name in names]
-    out = record.ignored - {OVERALL} | {
-        test.domain for test in found if test.verdict == "decoupled"
-    }
-    return [_test(record, paired, OVERALL, out, share), *found]
+    found = [_test(record, paired, name, {name: 1.0}, share) for name in names]
+    out = record.ignored | {test.domain for test in found if test.verdict == "decoupled"}
+    mixture = _mixture(paired, set(names) - out) if names else None
+    return [_test(record, paired, OVERALL, mixture, share), *found]
 
 
 def misleading(found: Iterable[Decoupling], ignored: frozenset[str]) -> frozenset[str]:
@@ -86,9 +86,9 @@ def misleading(found: Iterable[Decoupling], ignored: frozenset[str]) -> frozense
 
 
 def _test(
-    record: Record, paired: Sequence[Run], domain: str, out: frozenset[str], share: float
+    record: Record, paired: Sequence[Run], domain: str, mixture: "_Mixture", share: float
 ) -> Decoupling:
-    changes = _changes(record, paired, domain, out)
+    changes = _changes(record, paired, mixture)
     if not changes:
         return Decoupling(
             domain=domain,
@@ -128,11 +128,9 @@ def _test(
 _SETS = ("dev", "external")
 
 
-def _changes(
-    record: Record, paired: Sequence[Run], domain: str, out: frozenset[str]
-) -> list[Change]:
+def _changes(record: Record, paired: Sequence[Run], mixture: "_Mixture") -> list[Change]:
     """What the last round has new pairs of: each axis, and the standing recipe since the start."""
-    read = _reading(record, paired, domain, out)
+    read = _reading(record, paired, mixture)
     if read is None:
         return []
     number = record.rounds[-1].number
@@ -157,8 +155,7 @@ class _Reading:
     """How the scores of one domain are read, and how noisy one run's are there."""
 
     record: Record
-    domain: str
-    out: frozenset[str]  # domains that overall leaves out
+    mixture: "_Mixture"
     dev: Deviation
     external: Deviation
 
@@ -174,7 +171,7 @@ class _Reading:
             if recipe not in bases:
                 bases[recipe] = self.base(recipe)
             base = bases[recipe]
-            dev, external = (_part(s, self.domain, self.out) for s in (run.dev, run.external))
+            dev, external = (_part(s, self.mixture) for s in (run.dev, run.external))
             if dev is None or external is None or base is None:
                 continue
             sign = self.record.sign
@@ -215,8 +212,8 @@ class _Reading:
         Runs of the edit that made it the standing recipe are left out: dev chose them.
         """
         own = [run for run in self.record.groups.get(recipe, []) if run.standing == recipe]
-        dev = [part[0] for run in own if (part := _part(run.dev, self.domain, self.out))]
-        external = [part[0] for run in own if (part := _part(run.external, self.domain, self.out))]
+        dev = [part[0] for run in own if (part := _part(run.dev, self.mixture))]
+        external = [part[0] for run in own if (part := _part(run.external, self.mixture))]
         if not dev or not external:
             return None
         return _Base(fmean(dev), fmean(external), len(dev), len(external))
@@ -232,16 +229,13 @@ class _Base:
     externals: int
 
 
-def _reading(
-    record: Record, paired: Sequence[Run], domain: str, out: frozenset[str]
-) -> _Reading | None:
+def _reading(record: Record, paired: Sequence[Run], mixture: "_Mixture") -> _Reading | None:
     """None where there is no pair, or the noise is not known well enough."""
     newest = next(
         (
             (dev, external)
             for run in reversed(paired)
-            if (dev := _part(run.dev, domain, out))
-            and (external := _part(run.external, domain, out))
+            if (dev := _part(run.dev, mixture)) and (external := _part(run.external, mixture))
         ),
         None,
     )
@@ -249,10 +243,8 @@ def _reading(
         return None
     (value, problems), (_, externals) = newest
     groups = record.groups.values()
-    devs = [[p[0] for run in group if (p := _part(run.dev, domain, out))] for group in groups]
-    looked = [
-        [p[0] for run in group if (p := _part(run.external, domain, out))] for group in groups
-    ]
+    devs = [[p[0] for run in group if (p := _part(run.dev, mixture))] for group in groups]
+    looked = [[p[0] for run in group if (p := _part(run.external, mixture))] for group in groups]
     dev = pooled(devs, problems=problems)
     if dev is None:
         guess = binomial_deviation(value, problems)
@@ -263,7 +255,7 @@ def _reading(
     if own is None or own.degrees < MEASURED:
         return None
     prior = dev.sigma * max(1.0, math.sqrt(problems / externals))
-    return _Reading(record, domain, out, dev, moderated(own, prior, PRIOR))
+    return _Reading(record, mixture, dev, moderated(own, prior, PRIOR))
 
 
 def follow(dev: float) -> float:
@@ -286,13 +278,31 @@ def _flattery(record: Record, run: Run) -> float:
     return max(0.0, best_of(len(better), rank)) if rank <= CHOSEN else 0.0
 
 
-def _part(score: SetScore | None, domain: str, out: frozenset[str]) -> tuple[float, int] | None:
-    """Value and problems of a score in a domain; None where there is no finite one."""
+def _mixture(paired: Sequence[Run], names: Set[str]) -> dict[str, float]:
+    """The shares that some domains have in dev, by which both sets are weighed.
+
+    External has shares of its own: an edit that helps one domain would seem to fall short there.
+    """
+    newest = next((run.dev for run in reversed(paired) if run.dev is not None), None)
+    counts = {name: part.n for name, part in newest.domains.items()} if newest else {}
+    kept = {name: n for name, n in sorted(counts.items()) if name in names}
+    return {name: n / sum(kept.values()) for name, n in kept.items()}
+
+
+def _part(score: SetScore | None, mixture: "_Mixture") -> tuple[float, int] | None:
+    """The score of a mixture, and its problems; None where a part of it has no finite score."""
     if score is None:
         return None
-    if domain == OVERALL:
-        value = counted(score, out)
-        kept = sum(part.n for name, part in score.domains.items() if name not in out)
-        return None if value is None else (value, kept if out else score.n)
-    part = score.domains.get(domain)
-    return (part.value, part.n) if part is not None and math.isfinite(part.value) else None
+    if mixture is None:
+        return score.value, score.n
+    value, problems = 0.0, 0
+    for name, share in mixture.items():
+        part = score.domains.get(name)
+        if part is None or not math.isfinite(part.value):
+            return None
+        value += share * part.value
+        problems += part.n
+    return (value, problems) if mixture else None
+
+
+_Mixture = Mapping[str, float] | None  # the share of each domain; None: the score as it is

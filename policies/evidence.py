@@ -15,13 +15,20 @@ Only finite scores of evaluated trials and of one metric version are compared.
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
 from typing import Literal
 
 from policies.canonical import canonical_json, digest
-from policies.noise import Deviation, binomial_error, moderated, pooled, threshold
+from policies.noise import (
+    Deviation,
+    binomial_deviation,
+    binomial_error,
+    moderated,
+    pooled,
+    threshold,
+)
 from policies.policy import Edit, NoiseModel, SearchPolicy, StandingRecipe, Trust
 from policies.report import DomainEffect, SetScore, SlotResult, Spread, Verdict
 
@@ -153,20 +160,10 @@ class Record:
         found += [run for past in self.rounds for run in past.runs]
         dev = _newest_version((run.round, run.dev) for run in found)
         external = _newest_version((run.round, run.external) for run in found)
-        return tuple(
-            Run(
-                run.round,
-                run.slot,
-                run.kind,
-                run.axis,
-                run.recipe,
-                run.standing,
-                run.dev,
-                run.external if is_comparable(run.external, external) else None,
-            )
-            for run in found
-            if is_comparable(run.dev, dev)
-        )
+        kept = [run for run in found if is_comparable(run.dev, dev)]
+        odd = [run.external and not is_comparable(run.external, external) for run in kept]
+        pairs = zip(kept, odd, strict=True)
+        return tuple(replace(run, external=None) if is_odd else run for run, is_odd in pairs)
 
     @cached_property
     def groups(self) -> dict[str, list[Run]]:
@@ -186,11 +183,8 @@ class Record:
         passed a bar, so that their mean is a little high: a later "better" is harder to reach for
         that, a later "worse" easier.
         """
-        return [
-            run
-            for run in self.groups.get(self.rounds[-1].recipe, [])
-            if self.dev(run.dev) is not None
-        ]
+        own = self.groups.get(self.rounds[-1].recipe, [])
+        return [run for run in own if self.dev(run.dev) is not None]
 
     def dev(self, score: SetScore | None) -> float | None:
         """What a dev score counts for: its value, or the mean over what is not ignored."""
@@ -268,24 +262,19 @@ def noise_model(record: Record) -> NoiseModel:
 
 def external_deviation(record: Record, dev_sigma: float | None) -> Deviation | None:
     """The noise of one trial's external score; None where there is no score to guess it from."""
-    looked = [run for run in record.runs if run.external is not None and run.dev is not None]
+    looked = [(run.dev, run.external) for run in record.runs if run.dev and run.external]
     if not looked:
         return None
-    newest = looked[-1]
-    assert newest.external is not None and newest.dev is not None
-    guesses = [binomial_error(newest.external)]
+    dev, external = looked[-1]
+    guess = binomial_error(external)
     if dev_sigma is not None:
-        guesses = [dev_sigma * max(1.0, math.sqrt(newest.dev.n / newest.external.n))]
-    found = pooled(
-        [
-            [run.external.value for run in group if run.external is not None]
-            for group in record.groups.values()
-        ],
-        problems=newest.external.n,
-    )
-    if guesses[0] is None:
-        return found
-    return moderated(found, guesses[0], PRIOR)
+        guess = dev_sigma * max(1.0, math.sqrt(dev.n / external.n))
+    groups = [
+        [run.external.value for run in group if run.external is not None]
+        for group in record.groups.values()
+    ]
+    found = pooled(groups, problems=external.n)
+    return found if guess is None else moderated(found, guess, PRIOR)
 
 
 def verdicts(record: Record, noise: NoiseModel, base: Spread) -> list[Verdict]:
@@ -402,17 +391,8 @@ def _problems(record: Record, runs: Sequence[Run]) -> int:
 
 
 def _binomial(record: Record, standing: Sequence[Run]) -> float | None:
-    if not standing or standing[-1].dev is None:
-        return None
-    value = record.dev(standing[-1].dev)
-    whole = standing[-1].dev
-    return (
-        None
-        if value is None
-        else binomial_error(
-            whole.model_copy(update={"value": value, "n": _problems(record, standing)})
-        )
-    )
+    value = record.dev(standing[-1].dev) if standing else None
+    return None if value is None else binomial_deviation(value, _problems(record, standing))
 
 
 def _finite(score: SetScore | None) -> float | None:

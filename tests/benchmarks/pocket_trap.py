@@ -32,7 +32,7 @@ DECIDES += ("substrate/library/pocket-trap/overlay/**/*.py",)
 
 WHAT = (
     f"Campaigns of {ROUNDS} rounds of {WIDTH} with the sampler, for real. On pocket-trap an axis "
-    "drills lookups, which a third of dev asks for and external does not reward: an alarm that "
+    "drills lookups, which a quarter of dev asks for and external does not reward: an alarm that "
     "names them is a detection, counted in rounds from the first trial that drilled them. On "
     "pocket nothing is planted: every alarm is false. Counts with 95 % intervals."
 )

@@ -102,6 +102,43 @@ def test_dev_that_external_follows_is_tracking() -> None:
     assert {test.verdict for test in found.values()} == {"tracking"}
 
 
+def test_sets_that_weigh_domains_otherwise_are_no_decoupling() -> None:
+    """An edit helps `sums`, which are most of dev and little of external."""
+
+    def weighed(parts: Mapping[str, float], sums: int, lists: int) -> SetScore:
+        counts = {"lists": lists, "sums": sums}
+        whole = math.fsum(parts[name] * n for name, n in counts.items()) / (sums + lists)
+        domains = {name: DomainScore(value=parts[name], n=n) for name, n in counts.items()}
+        return scored(parts).model_copy(
+            update={"value": whole, "n": sums + lists, "domains": domains}
+        )
+
+    def reweighed(slot: SlotResult) -> SlotResult:
+        parts = [
+            {name: part.value for name, part in score.domains.items()}
+            for score in (slot.dev, slot.external)
+            if score is not None
+        ]
+        changes = {"dev": weighed(parts[0], 180, 20), "external": weighed(parts[1], 20, 180)}
+        return slot.model_copy(update=changes)
+
+    slots = [run(0, both(0.5, 0.5), both(0.4, 0.4), "anchor")]
+    slots += [run(i, both(0.8, 0.5), both(0.7, 0.4)) for i in (1, 2, 3)]
+    calibration = tuple(
+        Calibration(
+            each.seed,
+            weighed({n: p.value for n, p in each.dev.domains.items()}, 180, 20),
+            each.external
+            and weighed({n: p.value for n, p in each.external.domains.items()}, 20, 180),
+        )
+        for each in CALIBRATION
+    )
+    rounds = (Round(1, START, tuple(map(reweighed, slots))),)
+    tests = decoupling(Record(rounds, "maximise", calibration))
+    assert misleading(tests, frozenset()) == frozenset()
+    assert (tests[0].dev_change, tests[0].external_change) == pytest.approx((0.27, 0.27))
+
+
 def test_where_dev_does_not_move_there_is_nothing_to_say() -> None:
     found = examine(run(1, both(0.5, 0.5), both(0.41, 0.39)))
     assert {test.verdict for test in found.values()} == {"insufficient"}

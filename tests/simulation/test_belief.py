@@ -73,7 +73,7 @@ def test_a_trap_is_named_with_rows_and_the_search_asks_for_what_it_is_after(
         last = campaign.policies[-1]
         assert lost_trust(last) == {"equations"}
         assert "Dev misleads in equations" in last.objective
-        assert last.evidence_ranking == ["external", "dev without equations"]
+        assert last.evidence_ranking == ["external", "dev (without equations)"]
         assert "ARM_4" not in promoted(last)
         alarm = next(r for r in campaign.reports if r.results.ignored)
         (test,) = [d for d in alarm.results.decoupling if d.verdict == "decoupled"]

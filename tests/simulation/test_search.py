@@ -20,6 +20,7 @@ from tests.simulation.campaign import (
     run_campaign,
     with_direction_down,
 )
+from tests.simulation.rivals import keep_if_better
 from tests.simulation.truths import (
     nothing_helps,
     random_truth,
@@ -103,9 +104,17 @@ def test_ten_rounds_close_most_of_the_gap_on_truths_that_nobody_designed() -> No
 
 def test_where_nothing_helps_few_campaigns_promote_anything() -> None:
     truth, policy = nothing_helps(), stub_policy()
-    campaigns = [run_campaign(truth, policy, seed=seed) for seed in range(200)]
+    campaigns = [run_campaign(truth, policy, seed=seed) for seed in range(60)]
     false = sum(bool(c.policies[-1].standing_recipe.provenance) for c in campaigns)
-    assert false <= 0.11 * len(campaigns)  # 0.051 over 1,000
+    assert false <= 0.1 * len(campaigns)  # the budget is 0.05; see bench-evidence
+
+
+def test_where_nothing_helps_keeping_what_looks_better_promotes_in_every_campaign() -> None:
+    for seed in range(5):
+        campaign = run_campaign(
+            nothing_helps(), stub_policy(), seed=seed, rounds=8, reviser=keep_if_better
+        )
+        assert campaign.policies[-1].standing_recipe.provenance
 
 
 def test_a_proxy_trap_is_hardly_ever_promoted_and_its_axis_is_closed() -> None:

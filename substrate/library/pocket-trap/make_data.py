@@ -18,7 +18,7 @@ from typing import Any
 TRAP = Path(__file__).resolve().parent
 POCKET = TRAP.parent / "pocket"
 SEED = 20262
-DEV_KEYS, EXTERNAL_KEYS, LOCKBOX_KEYS = 30, 20, 30
+DEV_KEYS, EXTERNAL_KEYS, LOCKBOX_KEYS = 20, 20, 30
 # Zeros in front of a key, one problem for each: dev's spellings are not the target's.
 TARGET, HELD_OUT = (1, 2, 4, 5), (0, 3, 6)
 DEEPEST = 6  # of pocket's problems: deep ones take long to practise and to score

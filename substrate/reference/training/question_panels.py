@@ -81,8 +81,8 @@ def score_by_topic(axes: Axes, rows: Rows) -> None:
 def agreement(axes: Axes, rows: Rows) -> None:
     for name, label, colour in (
         ("with_cosine", "raw cosine", GREEN),
-        ("with_variance", "variance of attempts", ORANGE),
-        ("with_length", "length of attempts", GREY),
+        ("with_variance", "variance", ORANGE),
+        ("with_length", "length", GREY),
     ):
         line(axes, rows, values(rows, "score", name), label, colour)
     line(axes, rows, values(rows, "probe", "rank_correlation"), "true influence", BLUE)
@@ -94,13 +94,13 @@ def reliability(axes: Axes, rows: Rows) -> None:
     line(axes, rows, values(rows, "probe", "score_reliability"), "scores", ORANGE)
     refused = np.array([bool(row.get("generator_refused")) for row in rows], dtype=float)
     if any("generator_refused" in row for row in rows):
-        line(axes, rows, refused, "generator does not learn", PALE)
+        line(axes, rows, refused, "no lesson", PALE)
     finish(axes, "Reliability", "Share of signal; and steps without a lesson", "share")
 
 
 def right_keys(axes: Axes, rows: Rows) -> None:
     line(axes, rows, values(rows, "key_right"), "right keys", GREEN)
-    line(axes, rows, values(rows, "malformed"), "malformed attempts", GREY)
+    line(axes, rows, values(rows, "malformed"), "malformed", GREY)
     if axes.has_data():
         share_axis(axes, whole=True)
     finish(axes, "Keys", "As far as the truth is known", "share")
@@ -108,8 +108,8 @@ def right_keys(axes: Axes, rows: Rows) -> None:
 
 def earned(axes: Axes, rows: Rows) -> None:
     line(axes, rows, values(rows, "generator_reward"), "generator", TEACHERS)
-    line(axes, rows, values(rows, "target", "reward"), "solver, at the target", STUDENTS)
-    finish(axes, "Reward", "Mean of a step", "reward")
+    line(axes, rows, values(rows, "target", "reward"), "solver", STUDENTS)
+    finish(axes, "Reward", "Mean of a step; the solver's at the target", "reward")
 
 
 def manner(axes: Axes, rows: Rows) -> None:
