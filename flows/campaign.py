@@ -5,6 +5,7 @@
         take looks                     a rationed few external scores
         report                         by code, from the rows
         revise, review, record         only the policy is promoted, within the constitution
+        anchor                         the ledger's head, kept outside of the database
         publish                        artifacts and events, from the outbox
 
 Whatever was recorded is never done again, so the same loop runs and resumes a campaign.
@@ -25,6 +26,7 @@ from flows.clock import Clock
 from flows.house import open_house
 from flows.lease import CampaignStopped, held
 from flows.plan import Plan
+from flows.program import program_sha256
 from flows.publish import publish_outbox
 from flows.start import start_campaign
 from flows.trial import run_trial
@@ -69,7 +71,9 @@ async def conduct(campaign_id: str) -> str | State[str]:
 async def run_rounds(campaign_id: str) -> None:
     """Every round without a report, in order. How it ended is noted, whatever ended it."""
     house = open_house()
-    house.ledger.note(campaign_id, "campaign.conducted", campaign_id, {})
+    conducted = {"program": program_sha256()}
+    house.ledger.note(campaign_id, "campaign.conducted", campaign_id, conducted)
+    house.drop_anchor()
     try:
         for number in range(1, house.plan(campaign_id).rounds + 1):
             if house.ledger.report(campaign_id, number) is None:
@@ -84,6 +88,7 @@ async def run_rounds(campaign_id: str) -> None:
     finally:
         shutil.rmtree(house.settings.forks / campaign_id, ignore_errors=True)
     house.ledger.note(campaign_id, "campaign.completed", campaign_id, {})
+    house.drop_anchor()
 
 
 async def research_round(campaign_id: str, number: int) -> None:
@@ -113,6 +118,7 @@ async def research_round(campaign_id: str, number: int) -> None:
         revision = await steps.revise_policy(house, campaign_id, report)
     with clock.phase("record"):
         steps.record_round(house, campaign_id, report, revision)
+        house.drop_anchor()
     with clock.phase("publish"):
         await publish_outbox(house.ledger, campaign_id)
     house.ledger.note(campaign_id, "round.timed", f"r{number}", clock.seconds)

@@ -7,6 +7,7 @@ wanted, found, and what to do; 3 stopped and resumable; 130 interrupted and resu
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -134,6 +135,33 @@ def report(
         screen.show_round(Console(), reports[0])
     else:
         screen.show_campaign(Console(), house, row.id)
+
+
+@app.command()
+def verify(
+    campaign: Annotated[
+        str, typer.Argument(help="Only what belongs to this campaign; empty: all of them.")
+    ] = "",
+    anchor: Annotated[
+        Path | None, typer.Option(help="Check against this copy of the anchor as well.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check everything that the ledger vouches for, and name the first thing tampered with.
+
+    Exit codes: 0 all is as it was recorded; 1 tampered with; 2 not all of it could be checked.
+    """
+    from flows.verify import exit_code
+    from flows.verify import verify as checks_of
+
+    checks = []
+    for check in checks_of(campaign or None, anchor):
+        checks.append(check)
+        if not as_json:
+            print(f"{check.state:9}  {check.what}: {check.found}", flush=True)
+    if as_json:
+        print(json.dumps([vars(check) for check in checks], indent=2))
+    raise SystemExit(exit_code(checks))
 
 
 @app.command()

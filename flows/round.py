@@ -181,6 +181,7 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
     for account in accounts:
         for phase, seconds in account.seconds.items():
             phases[phase] = phases.get(phase, 0.0) + seconds
+    last = house.ledger.last_event_of_round(campaign_id, number)
     return RoundReport(
         campaign=campaign_id,
         round=number,
@@ -192,6 +193,8 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
             slots=accounts,
             worker=campaign.worker,
             isolation="; ".join(sorted({account.isolation for account in accounts})),
+            ledger_seq=last.seq,
+            ledger_hash=last.hash,
         ),
     )
 

@@ -41,6 +41,7 @@ from policies.tables import (
 )
 
 SHOWN = 20  # of what there is instead, in an error
+MEASURED = ("attempt", "trial", "score", "look")  # the tables that a round fills
 BY_CONTENT = (Substrate, Patch)  # the key is the hash of the content: one row serves all campaigns
 
 R = TypeVar("R", bound=Row)
@@ -206,6 +207,28 @@ class Ledger:
     def events(self, campaign: str | None = None, kind: str | None = None) -> list[Event]:
         """Events, of one campaign or of all, in the order in which they happened."""
         return self._all(Event, campaign=campaign, kind=kind)
+
+    def last_event(self) -> Event | None:
+        """The chain's head."""
+        newest = select(Event).order_by(col(Event.seq).desc()).limit(1)
+        with Session(self._engine) as session:
+            return session.exec(newest).first()
+
+    def last_event_of_round(self, campaign: str, round: int) -> Event:
+        """The newest event of what a round measured: of its attempts, trials, scores and looks."""
+        within = f"{campaign}/r{round}/"
+        measured = select(Event).where(
+            Event.campaign == campaign,
+            col(Event.kind).in_(MEASURED),
+            col(Event.subject).startswith(within, autoescape=True),
+        )
+        with Session(self._engine) as session:
+            last = session.exec(measured.order_by(col(Event.seq).desc()).limit(1)).first()
+        if last is None:
+            raise NotInLedger(
+                f"wanted events of {within}: found none; run the round's trials first"
+            )
+        return last
 
     # Leases: held until they expire, unless renewed. A holder's name is one process's own.
 

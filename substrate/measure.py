@@ -7,6 +7,7 @@ import math
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from substrate.store import Snapshot, tree_sha256
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
 CONFIG_BYTES = 64 << 10
+UNSEALED = ".unsealed-"  # how the name of a folder begins that is about to become an adapter
 IGNORED = "README.md"  # PEFT writes one beside every adapter
 
 
@@ -73,7 +75,7 @@ def seal_adapter(fork: Fork, result: Result, into: Path) -> SealedAdapter | Meas
     `invalid_adapter`; what is in the two files is checked by `measure`.
     """
     into.mkdir(parents=True, exist_ok=True)
-    unsealed = into / f".unsealed-{secrets.token_hex(8)}"
+    unsealed = into / f"{UNSEALED}{secrets.token_hex(8)}"
     unsealed.mkdir()
     try:
         _copy_adapter(fork, result.adapter or "", unsealed)
@@ -89,6 +91,29 @@ def seal_adapter(fork: Fork, result: Result, into: Path) -> SealedAdapter | Meas
     finally:
         shutil.rmtree(unsealed, ignore_errors=True)
     return SealedAdapter(sealed, sha256)
+
+
+def adapter_damage(folder: Path, sha256: str) -> str | None:
+    """How a folder is not the sealed adapter of that hash, or None."""
+    if folder.is_symlink() or not folder.is_dir():
+        return "wanted its folder, found " + ("a link" if folder.is_symlink() else "none")
+    if (names := set(os.listdir(folder))) != {CONFIG, WEIGHTS}:
+        return f"wanted {CONFIG} and {WEIGHTS} alone, found {sorted(names)[:5]}"
+    for path, mode in ((folder, 0o555), (folder / CONFIG, 0o444), (folder / WEIGHTS, 0o444)):
+        info = path.lstat()
+        if not (stat.S_ISDIR if path is folder else stat.S_ISREG)(info.st_mode):
+            return f"wanted {path.name} as a regular file, found a link or something else"
+        if stat.S_IMODE(info.st_mode) != mode:
+            return (
+                f"wanted permissions {mode:04o} of {path.name}, found {info.st_mode & 0o7777:04o}"
+            )
+    found = tree_sha256(folder)
+    return None if found == sha256 else f"its files have hash {found}"
+
+
+def is_unsealed(folder: Path) -> bool:
+    """Whether a folder beside the sealed adapters is what a run that died left."""
+    return folder.name.startswith(UNSEALED)
 
 
 async def measure(
