@@ -40,6 +40,15 @@ class Round:
 
 
 @dataclass(frozen=True)
+class Calibration:
+    """A run of the unmodified recipe on a seed of its own, from before the campaign's round 1."""
+
+    seed: int
+    dev: SetScore
+    external: SetScore | None = None
+
+
+@dataclass(frozen=True)
 class Run:
     """One scored anchor or replicate."""
 

@@ -119,6 +119,15 @@ class NoiseModel(_Part):
         description="Standard deviation of one trial's dev score; null: unknown",
     )
     degrees: int = Field(default=0, ge=0, description="Degrees of freedom behind sigma.")
+    external_sigma: float | None = Field(
+        default=None, ge=0, description="The same of its external score; null: unknown."
+    )
+    external_degrees: int = Field(
+        default=0, ge=0, description="Degrees of freedom behind external_sigma."
+    )
+    calibration: int = Field(
+        default=0, ge=0, description="Runs from before round 1 that sigma was computed from, too."
+    )
     threshold: float | None = Field(
         default=None,
         ge=0,
@@ -160,7 +169,12 @@ class SearchPolicy(_Part):
     parent: Sha256 | None = Field(description="Digest of the version before it; null for the seed.")
     objective: str = Field(max_length=2000, description="What the search is after.")
     evidence_ranking: list[str] = Field(description="Kinds of evidence, strongest first.")
-    trust: dict[str, Trust] = Field(default={}, description="Trust in dev, by domain.")
+    trust: dict[str, Trust] = Field(
+        default={},
+        description="Trust in dev by domain, `overall` for all of it; trusted where none is named. "
+        "Nothing is ranked by a dev score that is suspect (external does not follow it) or "
+        "inverted (external falls as it rises).",
+    )
     axes: list[Axis] = Field(min_length=1, description="In the order in which they get slots.")
     replicates: list[Replicate] = Field(default=[], description="Edits to run again, in order.")
     standing_recipe: StandingRecipe = StandingRecipe()

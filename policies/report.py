@@ -94,13 +94,24 @@ class Spread(_Part):
     n: int = Field(ge=0, description="How many runs of the standing recipe these are.")
 
 
+class DomainEffect(_Part):
+    """What an edit does to dev in one domain."""
+
+    effect: float = Field(description="Score minus the standing recipe's mean, positive is better.")
+    n: int = Field(ge=1, description="Problems behind it.")
+
+
 class Verdict(_Part):
-    """What one slot says of its edit against the anchor."""
+    """What one slot says of its edit against the standing recipe."""
 
     slot: int = Field(ge=0)
     axis: Slug
     effect: float | None = Field(
-        description="Dev score minus the standing recipe's mean, positive is better."
+        description="Dev score minus the standing recipe's mean, positive is better; without the "
+        "domains that the report ignores."
+    )
+    domains: dict[str, DomainEffect] = Field(
+        default={}, description="The effect on dev by domain, ignored ones too."
     )
     low: float | None = Field(description="Lower end of the interval.")
     high: float | None = Field(description="Upper end of the interval.")
@@ -112,6 +123,49 @@ class Verdict(_Part):
     external_error: float | None = Field(
         default=None, ge=0, description="Standard error of that difference."
     )
+    rows: list[RowRef]
+
+
+class Confirmation(_Part):
+    """What the fresh runs of a replicated edit say, on the standing recipe of the round."""
+
+    axis: Slug
+    edit: Edit
+    runs: int = Field(ge=0, description="Scored runs on fresh seeds, its first trial left out.")
+    effect: float | None = Field(description="Their mean effect on dev, as a verdict counts it.")
+    bar: float | None = Field(description="What the mean must exceed to be confirmed.")
+    level: float = Field(
+        ge=0, le=1, description="Share of the campaign's error budget that this edit was given."
+    )
+    is_confirmed: bool = Field(description="Whether it may be merged into the standing recipe.")
+    rows: list[RowRef]
+
+
+class Decoupling(_Part):
+    """Whether dev still tracks external, in one domain or overall."""
+
+    domain: str = Field(description="Name of the domain, or `overall`.")
+    verdict: Literal["tracking", "decoupled", "insufficient"]
+    probability: float | None = Field(
+        ge=0,
+        le=1,
+        description="Chance of a shortfall as large as the largest found, where dev tracks "
+        "external; null where the verdict is `insufficient`.",
+    )
+    level: float | None = Field(
+        ge=0, le=1, description="What the probability must not exceed in this round to decouple."
+    )
+    axis: Slug | None = Field(
+        description="Axis whose trials fall short most; null: the standing recipe's own runs, "
+        "against the recipe that the campaign began with."
+    )
+    dev_change: float | None = Field(description="Their mean change on dev, positive is better.")
+    external_change: float | None = Field(description="Their mean change on external.")
+    shortfall: float | None = Field(
+        description="What external is short of the least that tracking asks of it."
+    )
+    error: float | None = Field(ge=0, description="Standard error of the shortfall.")
+    pairs: int = Field(ge=0, description="Runs with both scores behind it.")
     rows: list[RowRef]
 
 
@@ -128,6 +182,15 @@ class Results(_Part):
     spread: Spread
     noise: NoiseModel
     verdicts: list[Verdict]
+    confirmations: list[Confirmation] = Field(default=[])
+    decoupling: list[Decoupling] = Field(
+        default=[], description="Overall first, then by domain, in the order of their names."
+    )
+    ignored: list[str] = Field(
+        default=[],
+        description="Domains whose dev score no verdict counts, since dev misleads there; "
+        "`overall` for all of them.",
+    )
     dead_ends: list[str] = Field(description="Titles of the dead ends that the policy lists.")
     narrative: str = Field(max_length=8000)
 
