@@ -98,7 +98,8 @@ def first_break(connection: Connection) -> str | None:
             rows[link.kind, link.subject] = link.campaign, link.body
     previous = ""
     events = connection.execute(select(*(EVENT.c[name] for name in _EVENT)).order_by(EVENT.c.seq))
-    for place, (seq, campaign, kind, subject, body, at, named, hash) in enumerate(events, start=1):
+    for place, event in enumerate(map(tuple, events), start=1):
+        seq, campaign, kind, subject, body, at, named, hash = event
         where = f"event {seq} ({kind} {subject})"
         if seq != place:
             return f"event {place} is missing: the one after it is {where}"

@@ -19,13 +19,18 @@ from sqlmodel import Session, col, select
 from policies.chain import EVENT, Link, Note, chain, first_break, note_link, row_link
 from policies.database import open_database, writer
 from policies.tables import (
+    Arm,
     Attempt,
+    Calibration,
     Campaign,
+    Candidate,
     Claim,
     DeadEnd,
     Event,
+    FinalRun,
     Lease,
     Look,
+    Opening,
     Outbox,
     Patch,
     Policy,
@@ -203,6 +208,25 @@ class Ledger:
 
     def patch_text(self, sha256: str) -> str:
         return self._one(Patch, sha256=sha256).text
+
+    def calibrations(
+        self, substrate_sha256: str, recipe: str | None = None, rollouts: int | None = None
+    ) -> list[Calibration]:
+        """Runs and probes of a snapshot: of one recipe at one budget, or of all."""
+        return self._all(
+            Calibration, substrate_sha256=substrate_sha256, recipe=recipe, rollouts=rollouts
+        )
+
+    def candidate(self, campaign: str) -> Candidate | None:
+        """What the campaign will be judged by, once it was chosen."""
+        return self._find(Candidate, campaign=campaign)
+
+    def final_runs(self, campaign: str, arm: Arm | None = None) -> list[FinalRun]:
+        return self._all(FinalRun, campaign=campaign, arm=arm)
+
+    def opening(self, campaign: str) -> Opening | None:
+        """The opening of the campaign's lockbox, if it was opened."""
+        return self._find(Opening, campaign=campaign)
 
     def events(self, campaign: str | None = None, kind: str | None = None) -> list[Event]:
         """Events, of one campaign or of all, in the order in which they happened."""
