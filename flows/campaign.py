@@ -12,7 +12,6 @@ Whatever was recorded is never done again, so the same loop runs and resumes a c
 """
 
 import asyncio
-import os
 import shutil
 
 from prefect import flow, task
@@ -29,7 +28,7 @@ from flows.plan import Plan
 from flows.program import program_sha256
 from flows.publish import publish_outbox
 from flows.start import start_campaign
-from flows.trial import run_trial
+from flows.trial import run_trial, runs_at_once
 
 # A cached step is a lie: what was done is known from the ledger alone.
 trial = task(name="trial", task_run_name="trial-r{number}-s{slot}", cache_policy=NO_CACHE)(
@@ -100,7 +99,7 @@ async def research_round(campaign_id: str, number: int) -> None:
         await steps.open_round(house, campaign_id, number)
 
     recorded = {row.slot for row in house.ledger.trials(campaign_id, number)}
-    gate = asyncio.Semaphore(plan.at_once or trials_at_once(campaign_id))
+    gate = asyncio.Semaphore(plan.at_once or runs_at_once(house.snapshot(campaign_id)))
 
     async def through_gate(slot: int) -> None:
         async with gate:
@@ -129,9 +128,3 @@ def first_cause(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def trials_at_once(campaign_id: str) -> int:
-    """As many trials as the processors have room for at the substrate's threads a trial."""
-    threads = open_house().snapshot(campaign_id).manifest.run.threads
-    return max(1, len(os.sched_getaffinity(0)) // threads)

@@ -23,7 +23,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(policy_commands, name="policy", help="The search policy: show, history, diff.")
-app.add_typer(substrate_commands, name="substrate", help="Drop-ins: list, new, check, seal.")
+app.add_typer(
+    substrate_commands, name="substrate", help="Drop-ins: list, show, new, check, seal, calibrate."
+)
 
 STOP_SECONDS = 20.0
 CampaignId = Annotated[
@@ -275,6 +277,7 @@ def _explain(error: Exception) -> tuple[str, int] | None:
     from pydantic import ValidationError
 
     from agents.worker import UnknownWorker
+    from flows.calibrate import CalibrationFailed
     from flows.foreground import Interrupted
     from flows.house import BadHome
     from flows.lease import CampaignBusy, LeaseLost
@@ -293,6 +296,7 @@ def _explain(error: Exception) -> tuple[str, int] | None:
         faults = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         return "the plan is not valid: " + "; ".join(faults), 2
     refused = (BadDropIn, BadPlan, UnknownWorker, NotInLedger, CampaignBusy, LeaseLost)
+    refused += (CalibrationFailed,)
     if isinstance(error, (*refused, BadHome, NoSnapshot, SnapshotDamaged, UnknownSchema)):
         return str(error), 2
     if "prefect" in sys.modules:

@@ -73,7 +73,8 @@ def _checks(campaign: str | None, anchor: Path | None) -> Iterator[Check]:
         events = f"{last.seq if last else 0} events, each row as it was recorded"
         yield _check("chain", verify_chain(house.ledger), events)
         yield from _anchors(house, anchor)
-        yield from _substrates(house, rows)
+        yield from _substrates(house, _snapshots(house, rows, whole=campaign is None))
+        yield from _judges(house, rows)
         yield _check("adapters", *_adapters(house, rows, whole=campaign is None))
         yield _check("texts", *_texts(house, rows))
         for row in rows:
@@ -104,8 +105,8 @@ def _anchors(house: House, copy: Path | None) -> Iterator[Check]:
             yield _check(what, fault, f"{len(heads)} heads")
 
 
-def _substrates(house: House, rows: list[Campaign]) -> Iterator[Check]:
-    for sha256 in sorted({row.substrate_sha256 for row in rows}):
+def _substrates(house: House, digests: list[str]) -> Iterator[Check]:
+    for sha256 in digests:
         what = f"substrate {sha256[:12]}"
         recorded = house.ledger.substrate(sha256)
         try:
@@ -120,12 +121,21 @@ def _substrates(house: House, rows: list[Campaign]) -> Iterator[Check]:
             yield Check(what, "tampered", "its manifest in the ledger is not the snapshot's own")
         else:
             yield Check(what, "ok", f"{len(snapshot.entries)} paths as they were sealed")
+
+
+def _judges(house: House, rows: list[Campaign]) -> Iterator[Check]:
     for sha256 in sorted({row.judge_sha256 for row in rows}):
         try:
             house.store.open_judge(sha256)
             yield Check(f"judge {sha256[:12]}", "ok", "as it was sealed")
         except (SnapshotDamaged, NoSnapshot) as damage:
             yield Check(f"judge {sha256[:12]}", "tampered", str(damage))
+
+
+def _snapshots(house: House, rows: list[Campaign], *, whole: bool) -> list[str]:
+    """The snapshots of some campaigns; with `whole`, those that were only calibrated as well."""
+    used = {row.substrate_sha256 for row in rows}
+    return sorted(used | ({row.sha256 for row in house.ledger.substrates()} if whole else set()))
 
 
 def _adapters(house: House, rows: list[Campaign], *, whole: bool) -> tuple[str | None, str]:
@@ -135,6 +145,18 @@ def _adapters(house: House, rows: list[Campaign], *, whole: bool) -> tuple[str |
         for row in rows
         for trial in house.ledger.trials(row.id)
         if trial.adapter_sha256
+    }
+    named |= {
+        run.adapter_sha256: f"{run.campaign}/{run.arm}/{run.number}"
+        for row in rows
+        for run in house.ledger.final_runs(row.id)
+        if run.adapter_sha256
+    }
+    named |= {
+        run.adapter_sha256: f"the calibration's {run.probe} {run.number}"
+        for sha256 in _snapshots(house, rows, whole=whole)
+        for run in house.ledger.calibrations(sha256)
+        if run.adapter_sha256
     }
     for sha256, subject in named.items():
         if damage := adapter_damage(house.adapters / sha256, sha256):

@@ -143,6 +143,10 @@ class Ledger:
         """The sealed snapshot of that digest, once a campaign used it."""
         return self._find(Substrate, sha256=sha256)
 
+    def substrates(self, name: str | None = None) -> list[Substrate]:
+        """The sealed snapshots, of that name or of any, oldest first."""
+        return sorted(self._all(Substrate, name=name), key=lambda row: (row.sealed_at, row.sha256))
+
     def policies(self, campaign: str) -> list[Policy]:
         return self._all(Policy, campaign=campaign)
 
