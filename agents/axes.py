@@ -7,7 +7,7 @@ from typing import TypeGuard
 from agents.candidates import is_overruled, touched
 from agents.window import DEAD_ENDS, Notes, Trial, Window, last_change
 from policies.canonical import canonical_json
-from policies.evidence import threshold
+from policies.noise import threshold
 from policies.policy import (
     Axis,
     ChoiceKnob,
@@ -70,7 +70,8 @@ def retire(
     live: Sequence[Replicate],
     notes: Notes,
 ) -> list[Axis]:
-    """The axes with those retired that only fail, that external overrules, or that are done.
+    """The axes with those retired that mislead dev, that only fail, that external overrules,
+    or that are done.
 
     The strongest reason first, until `ACTIVE` axes are left. An axis with a candidate stays.
     """
@@ -140,7 +141,13 @@ def _reasons(axis: Axis, window: Window, standing: StandingRecipe) -> list[_Reas
     last = trials[-PLATEAU:]
     is_flat = len(last) == PLATEAU and all(t.verdict.verdict == "unresolved" for t in last)
     is_done = all(_is_exhausted(knob, trials, standing) for knob in axis.knobs)
+    misled = [
+        trial for trial in window.trials if window.is_new(trial) and trial.slot.axis == axis.id
+    ]
     return [
+        ("external does not follow dev", misled, True)
+        if axis.id in window.misleading_axes
+        else None,
         (f"{len(faults)} trials failed and none was scored", faults, True) if fails else None,
         ("external is worse where dev is better", overruled, True)
         if len(overruled) >= FAILURES

@@ -2,38 +2,76 @@
 
 import math
 import random
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from itertools import zip_longest
 
-from policies.evidence import Direction, Round, noise_model, round_of, spread, verdicts
+from policies.confirmation import confirmations
+from policies.decoupling import decoupling, misleading
+from policies.evidence import (
+    Calibration,
+    Direction,
+    Record,
+    Round,
+    counted,
+    ignored_domains,
+    noise_model,
+    round_of,
+    spread,
+    verdicts,
+)
 from policies.policy import NoiseModel, SearchPolicy
-from policies.report import Results, SlotResult, Spread, Verdict
+from policies.report import (
+    Confirmation,
+    Decoupling,
+    Results,
+    SetScore,
+    SlotResult,
+    Spread,
+    Verdict,
+)
+
+CANDIDATES = 2  # runs of candidates that a round looks at
 
 
 def choose_looks(
-    dev_by_slot: Mapping[int, float | None],
+    scores: Mapping[int, SetScore | None],
     *,
+    policy: SearchPolicy,
     looks: int,
     seed: int,
     direction: Direction,
 ) -> list[int]:
-    """The slots whose external score is obtained, in order: at most `looks`.
+    """The slots of a round whose external score is obtained, in order: at most `looks`.
 
-    The anchor, the best two by dev, then the rest at random by `seed`: whether dev and external
-    part ways shows only on pairs that dev did not select. A slot without a finite dev score has
-    no adapter to look at.
+    The anchor, CANDIDATES runs of candidates, one of each before a second of one, then exploration:
+    the best by dev, two of them where there is no candidate, and the rest at random by `seed`.
+    Whether dev and external part ways shows on pairs that dev did not select, and a candidate's
+    fresh runs are such pairs too. Dev is counted as `policy` trusts it; where nothing of it is
+    trusted, exploration is looked at by chance. A slot without a finite dev score has no adapter to
+    look at.
     """
     sign = -1 if direction == "maximise" else 1
+    ignored = ignored_domains(policy.trust)
     scored = {
-        slot: sign * dev
-        for slot, dev in sorted(dev_by_slot.items())
-        if dev is not None and math.isfinite(dev)
+        slot: counted(score, ignored)
+        for slot, score in sorted(scores.items())
+        if score is not None and math.isfinite(score.value)
     }
+    candidates: dict[str, list[int]] = defaultdict(list)
+    for item in policy.assignments(len(scores)):
+        if item.origin is not None and item.slot in scored:
+            candidates[item.origin.model_dump_json()].append(item.slot)
+    turns = zip_longest(*candidates.values())
     anchor = [slot for slot in scored if slot == 0]
-    others = sorted((slot for slot in scored if slot != 0), key=lambda slot: scored[slot])
-    rest = sorted(others[2:])
+    runs = [slot for turn in turns for slot in turn if slot is not None][:CANDIDATES]
+    ranks = {slot: sign * dev for slot, dev in scored.items() if dev is not None}
+    best = sorted((slot for slot in ranks if slot not in {0, *runs}), key=lambda slot: ranks[slot])
+    best = best[: max(1, CANDIDATES - len(runs))]
+    rest = [slot for slot in scored if slot not in {0, *runs, *best}]
     random.Random(seed).shuffle(rest)
-    return [*anchor, *others[:2], *rest][: max(0, looks)]
+    return [*anchor, *runs, *best, *rest][: max(0, looks)]
 
 
 def collect(
@@ -47,18 +85,27 @@ def collect(
     substrate_sha256: str,
     constitution_sha256: str,
     recipe: str,
+    calibration: Sequence[Calibration] = (),
 ) -> Results:
     """The results of round `number`, run under `policy`, after the rounds of `history`.
 
-    `slots` has one row for each slot, in order. The same rows give the same results.
+    `slots` has one row for each slot, in order; `calibration` has runs of the unmodified recipe
+    from before round 1. The same rows give the same results. What the decoupling test finds in this
+    round counts in its verdicts already.
     """
-    rounds = [*history, round_of(number, policy, slots)]
-    base, noise, found = spread(rounds), noise_model(rounds), verdicts(rounds, direction)
+    rounds = (*history, round_of(number, policy, slots))
+    before = Record(rounds, direction, tuple(calibration), ignored_domains(policy.trust))
+    decoupled = decoupling(before)
+    record = replace(before, ignored=misleading(decoupled, before.ignored))
+    base, noise = spread(record), noise_model(record)
+    found, confirmed = verdicts(record, noise, base), confirmations(record, noise)
     sentences = [
         _trials(number, policy, slots, recipe),
         _standing(base, noise),
         *_effects(found),
+        *_confirmed(confirmed),
         _looks(looks, found),
+        *_decoupled(decoupled, record.ignored),
         *_events(slots),
     ]
     return Results(
@@ -72,6 +119,9 @@ def collect(
         spread=base,
         noise=noise,
         verdicts=found,
+        confirmations=confirmed,
+        decoupling=decoupled,
+        ignored=sorted(record.ignored),
         dead_ends=[end.title for end in policy.dead_ends],
         narrative=" ".join(sentences)[:8000],
     )
@@ -125,6 +175,28 @@ def _effects(found: Sequence[Verdict]) -> list[str]:
     if unresolved:
         said.append(f"Unresolved: {len(unresolved)} of {len(found)} trials with an axis.")
     return said
+
+
+def _confirmed(found: Sequence[Confirmation]) -> list[str]:
+    said = [
+        f"{item.runs} fresh runs on {item.axis} average {item.effect:+.4f}, bar {item.bar:.4f}"
+        + (" (confirmed)" if item.is_confirmed else "")
+        for item in found
+        if item.effect is not None and item.bar is not None
+    ]
+    return [f"Replicated edits: {_first(said)}."] if said else []
+
+
+def _decoupled(found: Sequence[Decoupling], ignored: Set[str]) -> list[str]:
+    said = [
+        f"{item.domain} (probability {item.probability:.2g}, on "
+        f"{item.axis or 'the standing recipe'})"
+        for item in found
+        if item.verdict == "decoupled"
+    ]
+    alarm = [f"Dev is decoupled from external in {_first(said)}."] if said else []
+    left = [f"No verdict counts dev in {_first(sorted(ignored))}."] if ignored else []
+    return alarm + left
 
 
 def _looks(looks: Sequence[int], found: Sequence[Verdict]) -> str:

@@ -4,11 +4,13 @@
     the mean of its fresh runs        above the bar: merged into the standing recipe, and the axis'
                                       range narrows around its value; else more runs, or refuted
     external worse beyond noise       not promoted, whatever dev says (C1)
+    dev decoupled from external       trusted no more in that domain: it ranks nothing, and what
+                                      only it spoke for is withdrawn (C11)
     worse beyond noise, or a fault    a dead end, and the range is cut there (C7)
     nothing left to try or to find    the axis is retired; two always stay active (C4, C10)
 
 A pure function of policy and reports, without chance, time or a language model. Left out on
-purpose: domains, trust, patches of its own, and interactions between axes.
+purpose: patches of its own, and interactions between axes.
 """
 
 from collections.abc import Sequence
@@ -16,6 +18,7 @@ from typing import Any
 
 from agents.axes import cut, in_order, narrow, retire, with_evidence
 from agents.candidates import REPLICATES, queue, settle, touched
+from agents.trust import asked_for, trust_after, withdraw
 from agents.window import CLAIMS, Notes, Window, last_change, read_window
 from policies.policy import Overrides, Promotion, SearchPolicy, StandingRecipe
 from policies.report import RoundReport
@@ -30,8 +33,10 @@ def revise(
     """
     window, notes = read_window(policy, report, history), Notes()
 
+    trust = trust_after(window, notes)
+    objective, ranking = asked_for(policy, trust)
     settled = settle(window, notes)
-    standing = merge(policy.standing_recipe, settled.promoted)
+    standing = merge(withdraw(window, notes), settled.promoted)
     live = queue(window, settled, notes)
 
     axes = [narrow(axis, settled.promoted) for axis in policy.axes]
@@ -44,6 +49,9 @@ def revise(
             **dict(policy),
             "version": policy.version + 1,
             "parent": policy.digest(),
+            "objective": objective,
+            "evidence_ranking": ranking,
+            "trust": trust,
             "axes": axes,
             "replicates": [candidate for candidate in live for _ in range(REPLICATES)],
             "standing_recipe": standing,

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from policies.canonical import canonical_json
+from policies.evidence import OVERALL
 from policies.policy import Claim, DeadEnd, Edit, Replicate, SearchPolicy, StandingRecipe
 from policies.report import RoundReport, SlotResult, Verdict
 
@@ -37,6 +38,15 @@ class Window:
     def is_new(self, trial: Trial) -> bool:
         return trial.round == self.report.round
 
+    @property
+    def misleading_axes(self) -> frozenset[str]:
+        """The axes on which this round found dev decoupled from external."""
+        return frozenset(
+            test.axis
+            for test in self.report.results.decoupling
+            if test.verdict == "decoupled" and test.axis is not None
+        )
+
     def explorations(self, axis: str, *, after: int = 0) -> list[Trial]:
         """Explorations of an axis after that round, but for those that infrastructure lost."""
         return [
@@ -48,22 +58,11 @@ class Window:
             and trial.round > after
         ]
 
-    def runs(self, candidate: Replicate) -> list[Trial]:
-        """A candidate's replicates on the present standing recipe, scored or not."""
-        since = last_change(self.policy.standing_recipe)
+    def replicates(self, candidate: Replicate) -> list[Trial]:
+        """The candidate's replicates in this round, scored or not."""
         planned = self.policy.assignments(len(self.report.results.slots))
         here = {item.slot for item in planned if item.origin == candidate}
-        return [
-            trial
-            for trial in self.trials
-            if trial.slot.kind == "replicate"
-            and trial.round > since
-            and (
-                trial.slot.slot in here
-                if self.is_new(trial)
-                else (trial.slot.axis, trial.slot.edit) == (candidate.axis, candidate.edit)
-            )
-        ]
+        return [trial for trial in self.trials if self.is_new(trial) and trial.slot.slot in here]
 
     def standard_error(self, runs: int) -> float | None:
         """Of the mean effect of that many runs: of their mean and the standing recipe's."""
@@ -88,18 +87,41 @@ class Notes:
 def read_window(
     policy: SearchPolicy, report: RoundReport, history: Sequence[RoundReport]
 ) -> Window:
-    """The window of `report`'s round; `history` in any order, with or without `report`."""
+    """The window of `report`'s round; `history` in any order, with or without `report`.
+
+    Verdicts of earlier rounds are counted again without the domains that `report` ignores: no dev
+    score of theirs takes part in a decision (C11).
+    """
     reports = {past.round: past for past in [*history, report]}
+    ignored, bar = report.results.ignored, report.results.noise.threshold
     trials = []
     for number in sorted(reports):
         results = reports[number].results
         verdicts = {verdict.slot: verdict for verdict in results.verdicts}
+        if ignored and number != report.round:
+            verdicts = {
+                slot: counted_again(verdict, ignored, bar) for slot, verdict in verdicts.items()
+            }
         trials += [
             Trial(number, slot, verdicts[slot.slot])
             for slot in results.slots
             if slot.slot in verdicts
         ]
     return Window(policy, report, tuple(trials))
+
+
+def counted_again(verdict: Verdict, ignored: Sequence[str], bar: float | None) -> Verdict:
+    """The verdict without the effects of ignored domains, at the present threshold."""
+    kept = [part for name, part in verdict.domains.items() if name not in ignored]
+    problems = sum(part.n for part in kept)
+    if not problems or OVERALL in ignored or bar is None or verdict.effect is None:
+        unknown = {"effect": None, "low": None, "high": None, "verdict": "unresolved"}
+        return verdict.model_copy(update=unknown)
+    effect = math.fsum(part.effect * part.n for part in kept) / problems
+    word = "better" if effect > bar else "worse" if effect < -bar else "unresolved"
+    return verdict.model_copy(
+        update={"effect": effect, "low": effect - bar, "high": effect + bar, "verdict": word}
+    )
 
 
 def last_change(standing: StandingRecipe, axis: str | None = None) -> int:

@@ -113,7 +113,8 @@ async def take_looks(house: House, campaign_id: str, number: int) -> None:
         )
         overall = {slot: _score(house, campaign_id, number, slot, "dev") for slot in sorted(trials)}
         chosen = choose_looks(
-            {slot: score.value if score else None for slot, score in overall.items()},
+            overall,
+            policy=house.policy_of_round(campaign_id, number),
             looks=ration,
             seed=derive_seed(campaign.seed, number, "looks"),
             direction=scored.direction,

@@ -1,42 +1,35 @@
 """Evidence: what scores say once the noise between runs of one recipe is taken into account.
 
-Pure functions over the rounds of one campaign. Noise is the pooled standard deviation of trials
-about the mean of their own group, a group being the anchors and replicates of one recipe, that is
-of one standing recipe with one edit: explored edits are left out, since those that come back do so
-because they scored well. An effect is a trial's dev score minus the mean of the
-standing recipe's runs, signed so that positive is better. Its interval uses Student's t (W. S.
-Gosset, Biometrika 6, 1908) and Bonferroni's bound over the trials of the round, so that a round in
-which nothing helps calls some edit better about one time in twenty; the same for worse. Only
-finite scores of one metric version are compared.
+Pure functions over the record of one campaign. Noise is the pooled standard deviation of runs
+about the mean of their own group, a group being the anchors, replicates and calibration runs of one
+recipe, that is of one standing recipe with one edit: explored edits are left out, since those that
+come back do so because they scored well. An effect is a trial's dev score minus the mean of the
+standing recipe's runs, signed so that positive is better. Its interval uses Student's t and
+Bonferroni's bound over the trials of the round, so that a round in which nothing helps calls some
+edit better about one time in twenty; the same for worse. Errors over a whole campaign are bounded
+where something lasting follows: in `policies/confirmation.py` and `policies/decoupling.py`.
 
-Left out on purpose: error control over the whole campaign, and tests by domain.
+Only finite scores of evaluated trials and of one metric version are compared.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean
 from typing import Literal
 
-from scipy.special import ndtri, stdtrit
-
-from policies.canonical import digest
-from policies.policy import Edit, NoiseModel, SearchPolicy, StandingRecipe
-from policies.report import SetScore, SlotResult, Spread, Verdict
+from policies.canonical import canonical_json, digest
+from policies.noise import Deviation, binomial_error, moderated, pooled, threshold
+from policies.policy import Edit, NoiseModel, SearchPolicy, StandingRecipe, Trust
+from policies.report import DomainEffect, SetScore, SlotResult, Spread, Verdict
 
 Direction = Literal["maximise", "minimise"]
 
-LEVEL = 0.05  # chance of one false "better" in a round in which nothing helps; the same for worse
+OVERALL = "overall"  # in the place of a domain's name: all of them
 ROWS = 64  # most row references that a noise model lists, newest kept
-
-
-@dataclass(frozen=True)
-class Round:
-    """One round as evidence sees it."""
-
-    number: int
-    standing: StandingRecipe  # what every fork of the round started from
-    slots: tuple[SlotResult, ...]
+PRIOR = 2  # degrees of freedom that dev's noise counts for as a first guess of external's
 
 
 @dataclass(frozen=True)
@@ -50,11 +43,158 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Run:
-    """One scored anchor or replicate."""
+    """One evaluated trial, or calibration run, with the recipe that it ran."""
 
-    row: str
-    recipe: str  # digest of the standing recipe with the slot's edit
-    score: SetScore
+    round: int  # 0 for calibration
+    slot: int
+    kind: Literal["calibration", "anchor", "explore", "replicate"]
+    axis: str | None
+    recipe: str  # digest of the standing recipe with the edit
+    standing: str  # digest of the standing recipe alone
+    dev: SetScore | None
+    external: SetScore | None
+
+    @property
+    def row(self) -> str:
+        return f"r{self.round}/s{self.slot}"
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round as evidence sees it."""
+
+    number: int
+    standing: StandingRecipe  # what every fork of the round started from
+    slots: tuple[SlotResult, ...]
+
+    @cached_property
+    def recipe(self) -> str:
+        """Digest of the standing recipe."""
+        return recipe_digest(self.standing, Edit())
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        """The evaluated trials, in the order of slots."""
+        return tuple(
+            Run(
+                round=self.number,
+                slot=slot.slot,
+                kind=slot.kind,
+                axis=slot.axis,
+                recipe=self.recipe
+                if slot.edit.is_empty()
+                else recipe_digest(self.standing, slot.edit),
+                standing=self.recipe,
+                dev=slot.dev,
+                external=slot.external,
+            )
+            for slot in self.slots
+            if slot.outcome == "evaluated"
+        )
+
+    @cached_property
+    def replicates(self) -> tuple["Again", ...]:
+        """The slots that ran an edit of an axis again, in their order."""
+        return tuple(
+            Again(
+                slot.slot,
+                slot.axis,
+                slot.edit,
+                canonical_json([slot.axis, slot.edit.model_dump(mode="json")]),
+            )
+            for slot in self.slots
+            if slot.kind == "replicate" and slot.axis is not None and not slot.edit.is_empty()
+        )
+
+    @cached_property
+    def promoted(self) -> frozenset[str]:
+        """The trials whose scores stand behind the standing recipe."""
+        return frozenset(
+            "/".join(row.split("/")[:2])
+            for promotion in self.standing.provenance
+            for row in promotion.rows
+        )
+
+
+@dataclass(frozen=True)
+class Again:
+    """A slot that ran a stored edit again."""
+
+    slot: int
+    axis: str
+    edit: Edit
+    key: str  # equal for equal edits of one axis
+
+
+@dataclass(frozen=True)
+class Record:
+    """All that a campaign has measured, and how it is read."""
+
+    rounds: tuple[Round, ...]
+    direction: Direction
+    calibration: tuple[Calibration, ...] = ()
+    ignored: frozenset[str] = frozenset()  # domains whose dev score counts for nothing
+
+    @property
+    def sign(self) -> int:
+        return 1 if self.direction == "maximise" else -1
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        """Every run with a finite dev score of the newest metric version, oldest first.
+
+        An external score of another version than the newest is taken off it.
+        """
+        unmodified = recipe_digest(StandingRecipe(), Edit())
+        found = [
+            Run(0, i, "calibration", None, unmodified, unmodified, run.dev, run.external)
+            for i, run in enumerate(self.calibration)
+        ]
+        found += [run for past in self.rounds for run in past.runs]
+        dev = _newest_version((run.round, run.dev) for run in found)
+        external = _newest_version((run.round, run.external) for run in found)
+        return tuple(
+            Run(
+                run.round,
+                run.slot,
+                run.kind,
+                run.axis,
+                run.recipe,
+                run.standing,
+                run.dev,
+                run.external if is_comparable(run.external, external) else None,
+            )
+            for run in found
+            if is_comparable(run.dev, dev)
+        )
+
+    @cached_property
+    def groups(self) -> dict[str, list[Run]]:
+        """The runs that no score selected (all but explorations), by recipe."""
+        groups: dict[str, list[Run]] = defaultdict(list)
+        for run in self.runs:
+            if run.kind != "explore":
+                groups[run.recipe].append(run)
+        return dict(groups)
+
+    @cached_property
+    def standing_runs(self) -> list[Run]:
+        """The runs of the last round's standing recipe, in whatever round.
+
+        They are its anchors, its replicates without an edit, calibration where it is the
+        unmodified recipe, and the replicates of an edit by which it was promoted. These last
+        passed a bar, so that their mean is a little high: a later "better" is harder to reach for
+        that, a later "worse" easier.
+        """
+        return [
+            run
+            for run in self.groups.get(self.rounds[-1].recipe, [])
+            if self.dev(run.dev) is not None
+        ]
+
+    def dev(self, score: SetScore | None) -> float | None:
+        """What a dev score counts for: its value, or the mean over what is not ignored."""
+        return None if score is None else counted(score, self.ignored)
 
 
 def round_of(number: int, policy: SearchPolicy, slots: Iterable[SlotResult]) -> Round:
@@ -62,168 +202,144 @@ def round_of(number: int, policy: SearchPolicy, slots: Iterable[SlotResult]) -> 
     return Round(number, policy.standing_recipe, tuple(slots))
 
 
-def standing_runs(rounds: Sequence[Round]) -> list[Run]:
-    """The runs of the last round's standing recipe, in whatever round.
-
-    They are its anchors, its replicates without an edit, and the replicates of an edit by which it
-    was promoted. These last passed a bar, so that their mean is a little high: a later "better" is
-    harder to reach for that, a later "worse" easier.
-    """
-    standing = _recipe(rounds[-1].standing, Edit())
-    return [run for run in _runs(rounds) if run.recipe == standing]
+def ignored_domains(trust: Mapping[str, Trust]) -> frozenset[str]:
+    """The domains by whose dev score nothing is ranked (C11)."""
+    return frozenset(name for name, word in trust.items() if word != "trusted")
 
 
-def spread(rounds: Sequence[Round]) -> Spread:
+def counted(score: SetScore, ignored: frozenset[str]) -> float | None:
+    """The score without the ignored domains, each domain by its problems; None: nothing is left."""
+    if not ignored:
+        return score.value
+    if OVERALL in ignored:
+        return None
+    kept = [
+        part
+        for name, part in score.domains.items()
+        if name not in ignored and math.isfinite(part.value)
+    ]
+    problems = sum(part.n for part in kept)
+    return math.fsum(part.value * part.n for part in kept) / problems if problems else None
+
+
+def spread(record: Record) -> Spread:
     """This round's anchor, and the range of the standing recipe's runs so far."""
-    anchor = next((slot for slot in rounds[-1].slots if slot.kind == "anchor"), None)
-    scores = [run.score.value for run in standing_runs(rounds)]
+    anchor = next((slot for slot in record.rounds[-1].slots if slot.kind == "anchor"), None)
+    scores = _values(record, record.standing_runs)
     return Spread(
         dev=_finite(anchor.dev) if anchor else None,
         external=_finite(anchor.external) if anchor else None,
-        mean=math.fsum(scores) / len(scores) if scores else None,
+        mean=fmean(scores) if scores else None,
         low=min(scores, default=None),
         high=max(scores, default=None),
         n=len(scores),
     )
 
 
-def noise_model(rounds: Sequence[Round]) -> NoiseModel:
-    """The noise of one trial's dev score, from every round so far, and the last round's threshold.
+def noise_model(record: Record) -> NoiseModel:
+    """The noise of one trial's scores, from all runs so far, and the last round's threshold.
 
-    sigma^2 = sum over groups of (score - group mean)^2 / degrees, degrees = runs - groups. Before
-    any group has two runs, sigma is the binomial error sqrt(p (1 - p) / n) of the standing
-    recipe's score, with one success and one failure added so that p = 0 and p = 1 have an error
-    too, and degrees is 0: it leaves out the noise between seeds.
+    Before any group has two runs, sigma is the binomial error of the standing recipe's score and
+    degrees is 0: it leaves out the noise between seeds. External's noise is pooled likewise, and
+    moderated by dev's, or the binomial error, for the size of its set, since looks are few.
     """
-    groups: dict[str, list[Run]] = defaultdict(list)
-    for run in _runs(rounds):
-        groups[run.recipe].append(run)
-    repeated = [runs for runs in groups.values() if len(runs) > 1]
-    degrees = sum(len(runs) - 1 for runs in repeated)
-    standing = standing_runs(rounds)
-    if degrees:
-        squares = math.fsum(_squares([run.score.value for run in runs]) for runs in repeated)
-        # No score over n problems is known better than to its own rounding, 1 / n wide.
-        rounding = 1 / (repeated[0][0].score.n * math.sqrt(12))
-        sigma = max(math.sqrt(squares / degrees), rounding)
-        rows = [run.row for runs in repeated for run in runs]
-    else:
-        sigma = _binomial_error(standing[-1].score) if standing else None
-        rows = [run.row for run in standing[-1:]]
-    model = NoiseModel(sigma=sigma, degrees=degrees, rows=rows[-ROWS:])
-    trials = sum(slot.axis is not None for slot in rounds[-1].slots)
-    return model.model_copy(
-        update={"threshold": threshold(model, standing=len(standing), comparisons=trials)}
+    standing = record.standing_runs
+    found = pooled(
+        (_values(record, group) for group in record.groups.values()),
+        problems=_problems(record, standing),
     )
+    repeated = [run for group in record.groups.values() if len(group) > 1 for run in group]
+    used = repeated if found else standing[-1:]
+    sigma = found.sigma if found else _binomial(record, standing)
+    degrees = found.degrees if found else 0
+    external = external_deviation(record, sigma)
+    model = NoiseModel(
+        sigma=sigma,
+        degrees=degrees,
+        external_sigma=external.sigma if external else None,
+        external_degrees=external.degrees if external else 0,
+        calibration=sum(run.kind == "calibration" for run in used),
+        rows=[f"{run.row}/dev/overall" for run in used if run.kind != "calibration"][-ROWS:],
+    )
+    trials = sum(slot.axis is not None for slot in record.rounds[-1].slots)
+    bar = threshold(model, standing=len(standing), comparisons=trials)
+    return model.model_copy(update={"threshold": bar})
 
 
-def threshold(
-    noise: NoiseModel,
-    *,
-    standing: int,
-    comparisons: int,
-    runs: int = 1,
-    level: float = LEVEL,
-) -> float | None:
-    """The effect that the mean of `runs` runs must exceed to count as better, or worse.
-
-    It is q sigma sqrt(1 / runs + 1 / standing), where `standing` counts the runs of the standing
-    recipe and q is exceeded by chance with probability level / comparisons. None where the noise
-    or the standing recipe's score is unknown.
-    """
-    if noise.sigma is None or standing == 0:
+def external_deviation(record: Record, dev_sigma: float | None) -> Deviation | None:
+    """The noise of one trial's external score; None where there is no score to guess it from."""
+    looked = [run for run in record.runs if run.external is not None and run.dev is not None]
+    if not looked:
         return None
-    bar = quantile(noise.degrees, level / max(1, comparisons))
-    return bar * noise.sigma * math.sqrt(1 / runs + 1 / standing)
+    newest = looked[-1]
+    assert newest.external is not None and newest.dev is not None
+    guesses = [binomial_error(newest.external)]
+    if dev_sigma is not None:
+        guesses = [dev_sigma * max(1.0, math.sqrt(newest.dev.n / newest.external.n))]
+    found = pooled(
+        [
+            [run.external.value for run in group if run.external is not None]
+            for group in record.groups.values()
+        ],
+        problems=newest.external.n,
+    )
+    if guesses[0] is None:
+        return found
+    return moderated(found, guesses[0], PRIOR)
 
 
-def quantile(degrees: int, tail: float) -> float:
-    """What Student's t with `degrees` exceeds with probability `tail`; 0 degrees: the normal's."""
-    return -float(stdtrit(degrees, tail)) if degrees else -float(ndtri(tail))
-
-
-def verdicts(rounds: Sequence[Round], direction: Direction) -> list[Verdict]:
+def verdicts(record: Record, noise: NoiseModel, base: Spread) -> list[Verdict]:
     """One verdict for each trial of the last round that has an axis, in the order of slots.
 
     A trial without a score, or with nothing to compare it to, is unresolved.
     """
-    last, base = rounds[-1], spread(rounds)
-    metric, noise = _metric_version(rounds), noise_model(rounds)
-    bound = noise.threshold
-    anchor = next((slot for slot in last.slots if slot.kind == "anchor"), None)
-    sign = 1 if direction == "maximise" else -1
+    last = record.rounds[-1]
+    runs = {run.slot: run for run in record.runs if run.round == last.number}
+    anchor = next((run for run in runs.values() if run.kind == "anchor"), None)
+    means = domain_means(record.standing_runs)
     found = []
     for slot in last.slots:
         if slot.axis is None:
             continue
+        run = runs.get(slot.slot)
         effect = low = high = None
         word: Literal["better", "worse", "unresolved"] = "unresolved"
-        score = _comparable(slot, metric)
-        if score is not None and base.mean is not None and bound is not None:
-            effect = sign * (score.value - base.mean)
-            low, high = effect - bound, effect + bound
+        value = record.dev(run.dev) if run else None
+        if value is not None and base.mean is not None and noise.threshold is not None:
+            effect = record.sign * (value - base.mean)
+            low, high = effect - noise.threshold, effect + noise.threshold
             word = "better" if low > 0 else "worse" if high < 0 else "unresolved"
-        external, error = _external_effect(slot, anchor, noise, sign)
+        external, error = _external_effect(record, run, anchor, noise)
+        row = f"r{last.number}/s{slot.slot}"
         found.append(
             Verdict(
                 slot=slot.slot,
                 axis=slot.axis,
                 effect=effect,
+                domains=_domain_effects(record, run, means) if run else {},
                 low=low,
                 high=high,
                 verdict=word,
                 external_effect=external,
                 external_error=error,
-                rows=[_row(last.number, slot) if score else f"r{last.number}/s{slot.slot}"],
+                rows=[f"{row}/dev/overall" if run else row],
             )
         )
     return found
 
 
-def _external_effect(
-    slot: SlotResult, anchor: SlotResult | None, noise: NoiseModel, sign: int
-) -> tuple[float | None, float | None]:
-    """External score minus the anchor's, and the standard error of that difference.
-
-    Both are scored on the same problems, so that they differ by chance as two trials do on dev,
-    or more where the external set is smaller. Before the noise is measured, the error is the
-    binomial one of either score.
-    """
-    mine, its = slot.external, anchor.external if anchor else None
-    if mine is None or its is None or mine.metric_version != its.metric_version:
-        return None, None
-    if not (math.isfinite(mine.value) and math.isfinite(its.value)):
-        return None, None
-    effect = sign * (mine.value - its.value)
-    if noise.degrees and noise.sigma is not None and slot.dev is not None:
-        smaller = max(1.0, math.sqrt(slot.dev.n / mine.n))
-        return effect, math.sqrt(2) * smaller * noise.sigma
-    errors = [_binomial_error(mine), _binomial_error(its)]
-    if None in errors:
-        return effect, None
-    return effect, math.hypot(*(error for error in errors if error is not None))
+def domain_means(runs: Sequence[Run]) -> dict[str, float]:
+    """The mean dev score of some runs in each domain."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        for name, part in run.dev.domains.items() if run.dev else ():
+            if math.isfinite(part.value):
+                values[name].append(part.value)
+    return {name: fmean(each) for name, each in values.items()}
 
 
-def _metric_version(rounds: Sequence[Round]) -> str | None:
-    """The metric version of the newest score: earlier ones are another metric."""
-    for past in reversed(rounds):
-        for slot in past.slots:
-            if slot.dev is not None:
-                return slot.dev.metric_version
-    return None
-
-
-def _runs(rounds: Sequence[Round]) -> list[Run]:
-    metric = _metric_version(rounds)
-    return [
-        Run(_row(past.number, slot), _recipe(past.standing, slot.edit), score)
-        for past in rounds
-        for slot in past.slots
-        if slot.kind != "explore" and (score := _comparable(slot, metric)) is not None
-    ]
-
-
-def _recipe(standing: StandingRecipe, edit: Edit) -> str:
+def recipe_digest(standing: StandingRecipe, edit: Edit) -> str:
+    """Digest of what a trial runs: equal for equal constants and patches."""
     overrides = {file: dict(values) for file, values in standing.overrides.items() if values}
     for file, values in edit.overrides.items():
         if values:
@@ -231,29 +347,73 @@ def _recipe(standing: StandingRecipe, edit: Edit) -> str:
     return digest([overrides, *standing.patches, *([edit.patch] if edit.patch else [])])
 
 
-def _comparable(slot: SlotResult, metric: str | None) -> SetScore | None:
-    """The slot's dev score, where it is finite and of that metric version."""
-    if slot.outcome != "evaluated" or slot.dev is None or slot.dev.metric_version != metric:
+def is_comparable(score: SetScore | None, version: str | None) -> bool:
+    """Whether a score is finite and of that metric version."""
+    return score is not None and score.metric_version == version and math.isfinite(score.value)
+
+
+def _domain_effects(
+    record: Record, run: Run, means: Mapping[str, float]
+) -> dict[str, DomainEffect]:
+    parts = run.dev.domains if run.dev else {}
+    return {
+        name: DomainEffect(effect=record.sign * (part.value - means[name]), n=part.n)
+        for name, part in sorted(parts.items())
+        if name in means and math.isfinite(part.value)
+    }
+
+
+def _external_effect(
+    record: Record, run: Run | None, anchor: Run | None, noise: NoiseModel
+) -> tuple[float | None, float | None]:
+    """External score minus the anchor's, and the standard error of that difference."""
+    mine, its = run.external if run else None, anchor.external if anchor else None
+    if mine is None or its is None:
+        return None, None
+    effect = record.sign * (mine.value - its.value)
+    if noise.degrees and noise.external_sigma is not None:
+        return effect, math.sqrt(2) * noise.external_sigma
+    errors = [binomial_error(mine), binomial_error(its)]
+    if None in errors:
+        return effect, None
+    return effect, math.hypot(*(error for error in errors if error is not None))
+
+
+def _newest_version(scores: Iterable[tuple[int, SetScore | None]]) -> str | None:
+    """The metric version of the newest round's first score: earlier ones are another metric."""
+    newest, version = -1, None
+    for number, score in scores:
+        if score is not None and number > newest:
+            newest, version = number, score.metric_version
+    return version
+
+
+def _values(record: Record, runs: Iterable[Run]) -> list[float]:
+    return [value for run in runs if (value := record.dev(run.dev)) is not None]
+
+
+def _problems(record: Record, runs: Sequence[Run]) -> int:
+    """How many problems count in a dev score."""
+    score = next((run.dev for run in (*reversed(runs), *record.runs) if run.dev is not None), None)
+    if score is None:
+        return 1
+    kept = sum(part.n for name, part in score.domains.items() if name not in record.ignored)
+    return kept if record.ignored and kept else score.n
+
+
+def _binomial(record: Record, standing: Sequence[Run]) -> float | None:
+    if not standing or standing[-1].dev is None:
         return None
-    return slot.dev if math.isfinite(slot.dev.value) else None
-
-
-def _row(number: int, slot: SlotResult) -> str:
-    return f"r{number}/s{slot.slot}/dev/overall"
+    value = record.dev(standing[-1].dev)
+    whole = standing[-1].dev
+    return (
+        None
+        if value is None
+        else binomial_error(
+            whole.model_copy(update={"value": value, "n": _problems(record, standing)})
+        )
+    )
 
 
 def _finite(score: SetScore | None) -> float | None:
     return score.value if score is not None and math.isfinite(score.value) else None
-
-
-def _binomial_error(score: SetScore) -> float | None:
-    """Standard error of a proportion over n problems; None for a score outside [0, 1]."""
-    if not 0 <= score.value <= 1:
-        return None
-    share = (score.value * score.n + 1) / (score.n + 2)
-    return math.sqrt(share * (1 - share) / score.n)
-
-
-def _squares(values: list[float]) -> float:
-    mean = math.fsum(values) / len(values)
-    return math.fsum((value - mean) ** 2 for value in values)

@@ -134,6 +134,11 @@ class Confirmation(_Part):
     runs: int = Field(ge=0, description="Scored runs on fresh seeds, its first trial left out.")
     effect: float | None = Field(description="Their mean effect on dev, as a verdict counts it.")
     bar: float | None = Field(description="What the mean must exceed to be confirmed.")
+    external_runs: int = Field(ge=0, description="Those with an external score.")
+    external_effect: float | None = Field(description="Their mean effect on external.")
+    external_bar: float | None = Field(
+        description="What that must exceed to be confirmed; null where all of dev is trusted."
+    )
     level: float = Field(
         ge=0, le=1, description="Share of the campaign's error budget that this edit was given."
     )
@@ -144,7 +149,10 @@ class Confirmation(_Part):
 class Decoupling(_Part):
     """Whether dev still tracks external, in one domain or overall."""
 
-    domain: str = Field(description="Name of the domain, or `overall`.")
+    domain: str = Field(
+        description="Name of a domain, or `overall`: all that are neither decoupled themselves nor "
+        "ignored."
+    )
     verdict: Literal["tracking", "decoupled", "insufficient"]
     probability: float | None = Field(
         ge=0,
@@ -161,6 +169,7 @@ class Decoupling(_Part):
     )
     dev_change: float | None = Field(description="Their mean change on dev, positive is better.")
     external_change: float | None = Field(description="Their mean change on external.")
+    external_error: float | None = Field(ge=0, description="Its standard error.")
     shortfall: float | None = Field(
         description="What external is short of the least that tracking asks of it."
     )

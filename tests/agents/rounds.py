@@ -90,8 +90,8 @@ def play(
                 seed=assignment.slot,
                 outcome=row.outcome,
                 adapter_sha256=None,
-                dev=_score(0.5 + sign * (row.effect or 0.0)) if scored else None,
-                external=None if row.external is None else _score(row.external),
+                dev=score(0.5 + sign * (row.effect or 0.0)) if scored else None,
+                external=None if row.external is None else score(row.external),
                 integrity=list(row.integrity),
             )
         )
@@ -110,7 +110,7 @@ def play(
     return Played(policy, report, [*before, round_of(number, policy, slots)])
 
 
-def _score(value: float, n: int = 400) -> SetScore:
+def score(value: float, n: int = 400) -> SetScore:
     return SetScore(
         value=value,
         n=n,

@@ -7,21 +7,33 @@ from typing import Any, Literal
 
 import pytest
 
-from policies.evidence import (
-    Round,
-    noise_model,
-    spread,
-    standing_runs,
-    threshold,
-    verdicts,
-)
+from policies import evidence
+from policies.evidence import Direction, Record, Round
+from policies.noise import threshold
 from policies.policy import Edit, NoiseModel, StandingRecipe
-from policies.report import DomainScore, SetScore, SlotResult
+from policies.report import DomainScore, SetScore, SlotResult, Spread, Verdict
 
 METRIC, OTHER_METRIC = "a" * 64, "b" * 64
 EDIT = Edit(overrides={"recipes/r.py": {"RATE": 0.1}})
 START = StandingRecipe()
 MERGED = StandingRecipe(overrides=EDIT.overrides)
+
+
+def noise_model(rounds: Sequence[Round]) -> NoiseModel:
+    return evidence.noise_model(Record(tuple(rounds), "maximise"))
+
+
+def spread(rounds: Sequence[Round]) -> Spread:
+    return evidence.spread(Record(tuple(rounds), "maximise"))
+
+
+def verdicts(rounds: Sequence[Round], direction: Direction) -> list[Verdict]:
+    record = Record(tuple(rounds), direction)
+    return evidence.verdicts(record, evidence.noise_model(record), evidence.spread(record))
+
+
+def standing_rows(rounds: Sequence[Round]) -> list[str]:
+    return [run.row for run in Record(tuple(rounds), "maximise").standing_runs]
 
 
 def score(value: float, *, n: int = 100, metric: str = METRIC) -> SetScore:
@@ -258,12 +270,8 @@ def test_runs_of_the_standing_recipe_are_anchors_and_unselected_runs_of_the_same
         ),
         Round(3, MERGED, (trial(0, 0.58, kind="anchor"),)),
     ]
-    assert [run.row for run in standing_runs(rounds[:2])] == [
-        "r1/s0/dev/overall",
-        "r1/s2/dev/overall",
-        "r2/s0/dev/overall",
-    ]
-    assert [run.row for run in standing_runs(rounds)] == ["r2/s1/dev/overall", "r3/s0/dev/overall"]
+    assert standing_rows(rounds[:2]) == ["r1/s0", "r1/s2", "r2/s0"]
+    assert standing_rows(rounds) == ["r2/s1", "r3/s0"]
     assert spread(rounds).mean == pytest.approx(0.59)
 
 

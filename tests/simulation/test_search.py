@@ -11,7 +11,14 @@ import pytest
 from policies.constitution import CampaignFacts, review
 from policies.draft import MAX_BYTES
 from policies.policy import SearchPolicy
-from tests.simulation.campaign import SHA, Campaign, Truth, expected, run_campaign
+from tests.simulation.campaign import (
+    SHA,
+    Campaign,
+    Truth,
+    expected,
+    run_campaign,
+    with_direction_down,
+)
 from tests.simulation.truths import (
     nothing_helps,
     random_truth,
@@ -110,14 +117,7 @@ def test_a_proxy_trap_is_hardly_ever_promoted_and_its_axis_is_closed() -> None:
 
 
 def test_less_is_better_where_the_truth_says_so() -> None:
-    up = stub_truth()
-    down = Truth(
-        present=up.present,
-        score=lambda scored, overrides: 1 - up.score(scored, overrides),
-        sigma=up.sigma,
-        problems=up.problems,
-        direction="minimise",
-    )
+    down = with_direction_down(stub_truth())
     campaigns = [run_campaign(down, stub_policy(), seed=seed) for seed in range(10)]
     gap = -stub.gap("dev", {})
     assert median(share_closed(down, each, gap, after=10) for each in campaigns) > 0.5
@@ -141,7 +141,9 @@ def test_every_revision_of_a_long_campaign_keeps_the_constitution(width: int) ->
     ):
         for slot in report.results.slots:
             rows |= {f"r{report.round}", f"r{report.round}/s{slot.slot}"}
-            rows |= {f"r{report.round}/s{slot.slot}/dev/overall"} if slot.dev else set()
+            for scored, score in (("dev", slot.dev), ("external", slot.external)):
+                names = ["overall", *score.domains] if score else []
+                rows |= {f"r{report.round}/s{slot.slot}/{scored}/{name}" for name in names}
         assert review(draft.data(), parent, facts(width, rows)) == []
         assert cited(draft) <= rows
     assert len(campaign.policies[-1].text().encode()) < MAX_BYTES / 2

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from policies.policy import Axis, Constant, NumberKnob, Overrides, SearchPolicy
 from policies.report import OutcomeName
-from tests.simulation.campaign import Truth
+from tests.simulation.campaign import Scores, Truth
 from tests.substrates.stub import truth as stub
 
 SIGMA = 0.01
+PROBLEMS = {"dev": {"all": 600}, "external": {"all": 400}}
 FILE = "recipes/random.py"
 STUB_POLICY = Path(__file__).parents[1] / "substrates" / "stub" / "policies" / "stub.json"
 
@@ -18,9 +19,10 @@ STUB_POLICY = Path(__file__).parents[1] / "substrates" / "stub" / "policies" / "
 def stub_truth() -> Truth:
     return Truth(
         present={stub.RECIPE: stub.DEFAULTS},
-        score=stub.expected_score,
-        sigma=stub.SIGMA,
-        problems={"dev": 600, "external": 400},
+        score=lambda scored, overrides, number: {"all": stub.expected_score(scored, overrides)},
+        problems=PROBLEMS,
+        sigma=0.0,
+        own_sigma=stub.SIGMA,
     )
 
 
@@ -30,8 +32,8 @@ def stub_policy() -> SearchPolicy:
 
 def nothing_helps() -> Truth:
     """The stub's constants, with the score of the recipe as it stands whatever they are."""
-    flat = stub.expected_score("dev", {})
-    return replace(stub_truth(), score=lambda scored, overrides: flat)
+    flat = {"all": stub.expected_score("dev", {})}
+    return replace(stub_truth(), score=lambda scored, overrides, number: flat)
 
 
 @dataclass(frozen=True)
@@ -83,10 +85,10 @@ def random_truth(seed: int) -> RandomTruth:
     rate = parabolas["RATE"]
     cliff = max(0.9, rate.best + 0.04)
 
-    def score(scored: str, overrides: Overrides) -> float:
+    def score(scored: str, overrides: Overrides, number: int) -> Scores:
         values = overrides.get(FILE, {})
         effects = (p.effect(values.get(name, p.present)) for name, p in parabolas.items())
-        return 0.45 + SIGMA * math.fsum(effects)
+        return {"all": 0.45 + SIGMA * math.fsum(effects)}
 
     def outcome(overrides: Overrides) -> OutcomeName:
         value = overrides.get(FILE, {}).get("RATE", rate.present)
@@ -97,8 +99,9 @@ def random_truth(seed: int) -> RandomTruth:
         truth=Truth(
             present={FILE: {name: p.present for name, p in parabolas.items()}},
             score=score,
-            sigma={"dev": SIGMA, "external": SIGMA},
-            problems={"dev": 600, "external": 400},
+            problems=PROBLEMS,
+            sigma=0.0,
+            own_sigma={"dev": SIGMA, "external": SIGMA},
             outcome=outcome,
         ),
         policy=SearchPolicy(
