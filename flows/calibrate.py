@@ -7,36 +7,28 @@ calibration goes on where it stopped, and asking for more runs adds to those tha
 
 import asyncio
 import json
-import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flows.clean_run import Bench, clean_run, score_text
 from flows.house import House
 from flows.seed import derive_seed
-from flows.trial import Record, account_of, counted_run, runs_at_once
+from flows.trial import runs_at_once
 from policies.baseline import is_run, score_of, set_baseline
 from policies.chain import Note
 from policies.evidence import Calibration as Run
-from policies.report import SetScore
+from policies.policy import StandingRecipe
 from policies.tables import Calibration, Probe, Substrate
 from substrate.check import check_dropin, find_dropin
 from substrate.dropin import BadDropIn, read_dropin
-from substrate.fork import make_fork
-from substrate.measure import Measured, SealedAdapter, measure, measure_completion
-from substrate.outcome import Outcome
+from substrate.measure import SealedAdapter, measure, measure_completion
 from substrate.probe import commonest_answer, make_adapter
 from substrate.store import Judge, Snapshot
 
 RUNS = 8  # of the recipe: sigma is then known to within a quarter
-TRIES = 3  # at a run that infrastructure failed
 PINNED = "campaign.calibrated"
 PROBES: tuple[Probe, ...] = ("base", "random", "constant", "empty")
-
-
-class CalibrationFailed(RuntimeError):
-    """A run or probe that cannot be had. What was recorded stays; the same command goes on."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +67,7 @@ async def calibrate(
 ) -> list[Calibration]:
     """Have `runs` runs of the recipe and every probe on record. Returns all rows of the subject.
 
-    Raises CalibrationFailed where infrastructure keeps failing, SnapshotDamaged.
+    Raises flows.clean_run.RunFailed where infrastructure keeps failing, SnapshotDamaged.
     """
     snapshot = subject.snapshot
     await asyncio.to_thread(house.store.verify, snapshot)
@@ -195,49 +187,21 @@ def _summary(rows: Sequence[Calibration]) -> Summary:
 
 async def _run(house: House, subject: Subject, number: int) -> None:
     """One run of the unmodified recipe, recorded with its dev and its external score."""
-    seed = subject.seed("recipe", number)
-    name = f"{subject.snapshot.digest[:12]}-{subject.recipe}-{subject.rollouts}-{number}"
-    attempt = 0
-    while True:
-        attempt += 1
-        folder = house.settings.forks / "calibration" / f"{name}-{os.getpid()}"
-        try:
-            house.store.verify(subject.snapshot, weights=False)
-            record = await counted_run(
-                house,
-                Record(),
-                make_fork(subject.snapshot, folder, overrides={}, patches=[]),
-                recipe=subject.recipe,
-                rollouts=subject.rollouts,
-                seed=seed,
-                keep=house.settings.artifacts / "calibration" / name,
-            )
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        if record.outcome is not Outcome.INFRASTRUCTURE:
-            break
-        if attempt == TRIES:
-            raise CalibrationFailed(
-                f"wanted run {number} of {subject.recipe} to be measured, found after {TRIES} "
-                f"tries: {record.reason}; mend that, then the same command goes on"
-            )
-    external = None
-    if record.dev is not None and record.adapter_sha256 is not None:
-        adapter = SealedAdapter(house.adapters / record.adapter_sha256, record.adapter_sha256)
-        scored = subject.snapshot.manifest.sets.external
-        external = await measure(subject.snapshot, adapter, subject.judge.external, scored)
-    house.ledger.append(
-        Calibration(
-            **_key(subject, "recipe", number),
-            seed=seed,
-            outcome=record.outcome.value,
-            reason=record.reason[:2000],
-            adapter_sha256=record.adapter_sha256,
-            dev=record.dev.model_dump_json() if record.dev else None,
-            account=json.dumps(account_of(record, attempt)),
-            external=_score(external),
-        )
+    digest, recipe, rollouts = subject.snapshot.digest[:12], subject.recipe, subject.rollouts
+    columns = await clean_run(
+        house,
+        # The manifest's own budget may have a bound on tokens too, as that of a trial has then.
+        Bench(
+            subject.snapshot,
+            subject.judge,
+            recipe,
+            None if rollouts == subject.snapshot.manifest.budget.rollouts else rollouts,
+        ),
+        StandingRecipe(),
+        seed=subject.seed("recipe", number),
+        name=f"calibration/{digest}-{recipe}-{rollouts}-{number}",
     )
+    house.ledger.append(Calibration(**_key(subject, "recipe", number), **columns))
 
 
 async def _probe(house: House, subject: Subject, probe: Probe) -> None:
@@ -266,7 +230,7 @@ async def _probe(house: House, subject: Subject, probe: Probe) -> None:
             outcome=measured.outcome.value,
             reason=measured.reason[:2000],
             adapter_sha256=sha256,
-            dev=_score(measured),
+            dev=score_text(measured),
             account="{}",
         )
     )
@@ -280,9 +244,3 @@ def _key(subject: Subject, probe: Probe, number: int) -> dict[str, Any]:
         "probe": probe,
         "number": number,
     }
-
-
-def _score(measured: Measured | None) -> str | None:
-    if measured is None or measured.score is None:
-        return None
-    return SetScore.model_validate(measured.score).model_dump_json()

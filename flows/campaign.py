@@ -7,12 +7,14 @@
         revise, review, record         only the policy is promoted, within the constitution
         anchor                         the ledger's head, kept outside of the database
         publish                        artifacts and events, from the outbox
+    end                                when the plan says so; else `export` does it when asked
 
 Whatever was recorded is never done again, so the same loop runs and resumes a campaign.
 """
 
 import asyncio
 import shutil
+from collections.abc import Awaitable, Callable
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
@@ -22,6 +24,7 @@ from prefect.states import Cancelled
 
 from flows import round as steps
 from flows.clock import Clock
+from flows.export import conclude
 from flows.house import open_house
 from flows.lease import CampaignStopped, held
 from flows.plan import Plan
@@ -56,15 +59,37 @@ async def resume(campaign_id: str) -> str | State[str]:
     return await conduct(open_house().ledger.find_campaign(campaign_id).id)
 
 
+@flow(name="export")
+async def export(campaign_id: str) -> str | State[str]:
+    """Confirm a campaign's candidate on fresh seeds, open its lockbox once, write the adapter.
+
+    Args:
+        campaign_id: The campaign's id, as `seedbed report` lists it.
+    """
+    campaign_id = open_house().ledger.find_campaign(campaign_id).id
+    return await alone(campaign_id, lambda: end(campaign_id))
+
+
 async def conduct(campaign_id: str) -> str | State[str]:
     """Run what is left of a campaign, as the only process that does. Stopped is cancelled."""
-    house = open_house()
+    return await alone(campaign_id, lambda: run_rounds(campaign_id))
+
+
+async def alone(campaign_id: str, work: Callable[[], Awaitable[None]]) -> str | State[str]:
+    """Do something to a campaign while this process holds its lease. Stopped is cancelled."""
     try:
-        async with held(house, campaign_id):
-            await run_rounds(campaign_id)
+        async with held(open_house(), campaign_id):
+            await work()
     except CampaignStopped as stopped:
         return Cancelled(message=str(stopped))
     return campaign_id
+
+
+async def end(campaign_id: str) -> None:
+    """Choose, confirm, open the lockbox, export: see `flows/finale.py`."""
+    house = open_house()
+    await conclude(house, campaign_id)
+    await publish_outbox(house.ledger, campaign_id)
 
 
 async def run_rounds(campaign_id: str) -> None:
@@ -77,6 +102,8 @@ async def run_rounds(campaign_id: str) -> None:
         for number in range(1, house.plan(campaign_id).rounds + 1):
             if house.ledger.report(campaign_id, number) is None:
                 await research_round(campaign_id, number)
+        if house.plan(campaign_id).end.at_once:
+            await conclude(house, campaign_id)
         await publish_outbox(house.ledger, campaign_id)
     except BaseException as error:
         cause = first_cause(error)

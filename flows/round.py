@@ -9,6 +9,7 @@ from typing import Any
 
 from agents.collector import choose_looks, collect
 from agents.reviser import revise
+from flows.calibrate import calibration_of
 from flows.house import House
 from flows.publish import outbox_rows
 from flows.seed import derive_seed
@@ -172,6 +173,7 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
         substrate_sha256=campaign.substrate_sha256,
         constitution_sha256=campaign.constitution_sha256,
         recipe=campaign.recipe,
+        calibration=calibration_of(house, campaign_id),
     )
     started = house.ledger.round(campaign_id, number).started_at
     ended = max(row.finished_at for row in trials)

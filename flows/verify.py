@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from flows.export import export_folder, exported, hashes
 from flows.house import BadHome, House, open_house
 from flows.program import program_sha256
 from flows.round import build_report
@@ -77,6 +78,7 @@ def _checks(campaign: str | None, anchor: Path | None) -> Iterator[Check]:
         yield from _judges(house, rows)
         yield _check("adapters", *_adapters(house, rows, whole=campaign is None))
         yield _check("texts", *_texts(house, rows))
+        yield _check("exports", *_exports(house, rows))
         for row in rows:
             yield from _reports(house, row)
     except (BadHome, UnknownSchema, UNREADABLE, OSError) as error:
@@ -187,6 +189,21 @@ def _texts(house: House, rows: list[Campaign]) -> tuple[str | None, str]:
                 return f"{where}: its parent is not the version before it", ""
             parent, count = policy.sha256, count + 1
     return None, f"{len(patches)} patches and {count} policies by hash"
+
+
+def _exports(house: House, rows: list[Campaign]) -> tuple[str | None, str]:
+    """The first file of an export that is not what was exported."""
+    count = 0
+    for row in rows:
+        if (said := exported(house, row.id)) is None:
+            continue
+        folder, count = export_folder(house, row.id), count + 1
+        found = hashes(folder) if folder.is_dir() else {}
+        for name in sorted(said["files"].keys() | found.keys()):
+            if found.get(name) != said["files"].get(name):
+                how = "missing" if name not in found else "altered or added"
+                return f"{folder / name} is {how}", ""
+    return None, f"{count} exports as they were written"
 
 
 def _reports(house: House, campaign: Campaign) -> Iterator[Check]:

@@ -246,9 +246,9 @@ class Calibration(Row, table=True):
     reason: str = Field(sa_type=Text)
     adapter_sha256: Sha256 | None = None
     dev: str | None = Field(default=None, sa_type=Text, description="A `SetScore`, as JSON text.")
+    external: str | None = Field(default=None, sa_type=Text, description="A `SetScore` too.")
     account: str = Field(sa_type=Text, description="What it cost, as JSON text.")
     finished_at: AwareDatetime = Field(default_factory=utc_now)
-    external: str | None = Field(default=None, sa_type=Text, description="A `SetScore` too.")
 
 
 class Candidate(Row, table=True):
@@ -276,6 +276,7 @@ class FinalRun(Row, table=True):
     reason: str = Field(sa_type=Text)
     adapter_sha256: Sha256 | None = None
     dev: str | None = Field(default=None, sa_type=Text, description="A `SetScore`, as JSON text.")
+    external: str | None = Field(default=None, sa_type=Text, description="A `SetScore` too.")
     account: str = Field(sa_type=Text, description="What it cost, as JSON text.")
     finished_at: AwareDatetime = Field(default_factory=utc_now)
 

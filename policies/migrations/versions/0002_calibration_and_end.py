@@ -20,7 +20,6 @@ def upgrade() -> None:
         sa.Column("probe", sa.String(), primary_key=True),
         sa.Column("number", sa.Integer(), primary_key=True, autoincrement=False),
         *_run(),
-        sa.Column("external", sa.Text()),
     )
     op.create_table(
         "candidate",
@@ -55,6 +54,7 @@ def _run() -> list[sa.Column[object]]:
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("adapter_sha256", sa.String()),
         sa.Column("dev", sa.Text()),
+        sa.Column("external", sa.Text()),
         sa.Column("account", sa.Text(), nullable=False),
         sa.Column("finished_at", sa.DateTime(timezone=True), nullable=False),
     ]
