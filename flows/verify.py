@@ -96,14 +96,14 @@ def _anchors(house: House, copy: Path | None) -> Iterator[Check]:
         yield Check("anchor", "unchecked", f"no campaign has written {file} yet")
     else:
         well = f"{len(heads)} heads in {file}"
-        yield _check("anchor", first_drift(house.ledger, heads), well)
+        yield _check("anchor", first_drift(house.ledger, file), well)
     if copy is not None:
         heads = read_anchor(copy)
         what = f"anchor {copy}"
         if not heads:
             yield Check(what, "unchecked", "no line of it is a head of a ledger")
         else:
-            fault = first_drift(house.ledger, heads, complete=False)
+            fault = first_drift(house.ledger, copy, complete=False)
             yield _check(what, fault, f"{len(heads)} heads")
 
 

@@ -11,7 +11,6 @@ is out of their reach: another user's, append-only (`chattr +a`), or another mac
 
 import json
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,16 +63,18 @@ def read_anchor(file: Path) -> list[Head]:
     return heads
 
 
-def first_drift(ledger: Ledger, heads: Iterable[Head], *, complete: bool = True) -> str | None:
+def first_drift(ledger: Ledger, file: Path, *, complete: bool = True) -> str | None:
     """The first thing that the chain and an anchor do not agree on, or None.
 
     Every head must be an event of the chain; and, where the anchor is `complete` and not an earlier
-    copy, it must have every head that the chain says was written.
+    copy, it must have every head that the chain says was written. A file that is not there has no
+    heads. Campaigns may go on meanwhile: the notes are read before the file, the chain after it.
     """
     with ledger.read() as connection:
-        hashes = {row.seq: row.hash for row in connection.execute(_HASHES)}
         noted = connection.execute(_NOTES).all() if complete else []
-    heads = list(heads)
+    heads = read_anchor(file) if file.exists() else []
+    with ledger.read() as connection:
+        hashes = {row.seq: row.hash for row in connection.execute(_HASHES)}
     for head in heads:
         if head.seq not in hashes:
             return (

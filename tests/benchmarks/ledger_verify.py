@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from policies.anchor import drop_anchor, first_drift, read_anchor
+from policies.anchor import drop_anchor, first_drift
 from policies.ledger import Ledger, verify_chain
 from policies.schema import first_schema_fault
 from policies.tables import Row
@@ -33,7 +33,7 @@ def run() -> dict[str, float]:
             checks: dict[str, Callable[[], str | None]] = {
                 "schema": lambda: first_schema_fault(ledger),
                 "chain": lambda: verify_chain(ledger),
-                "anchor": lambda: first_drift(ledger, read_anchor(anchor)),
+                "anchor": lambda: first_drift(ledger, anchor),
             }
             repetitions = [
                 {name: _seconds(check) for name, check in checks.items()}

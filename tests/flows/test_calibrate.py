@@ -1,5 +1,6 @@
 """Calibration of the stub, as a person types it."""
 
+import asyncio
 import json
 import shutil
 import statistics
@@ -12,6 +13,7 @@ from typer.testing import CliRunner, Result
 from flows.calibrate import calibration_of
 from flows.cli import app
 from flows.house import open_house
+from flows.keeping import calibrate
 from flows.plan import BudgetPlan, Plan
 from flows.start import start_campaign
 from policies.baseline import score_of
@@ -130,3 +132,8 @@ def test_an_evaluation_that_an_empty_output_wins_is_refused_by_name(
 def test_a_recipe_that_is_not_there_is_refused(home: Path) -> None:
     done = calibrated(STUB, "--recipe", "nothing")
     assert "wanted recipe 'nothing'" in str(done.exception)
+
+
+def test_the_flow_calibrates_too(home: Path, prefect_api: str) -> None:
+    found = asyncio.run(calibrate(str(STUB), rollouts=320, runs=2))
+    assert [(item.rollouts, item.runs) for item in found] == [(320, 2), (960, 4)]

@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 from flows.campaign import campaign
 from flows.cli import app
 from flows.house import open_house
+from flows.keeping import Tampered
+from flows.keeping import verify as verify_flow
 from flows.plan import Plan
 from policies.anchor import read_anchor
 from policies.canonical import canonical_json
@@ -440,3 +442,12 @@ def test_a_file_that_is_no_database_cannot_be_checked(home: Path) -> None:
 def test_a_campaign_that_is_not_there_is_refused(home: Path) -> None:
     done = CliRunner().invoke(app, ["verify", "nobody"])
     assert "nobody" in str(done.exception)
+
+
+def test_the_flow_succeeds_with_what_it_checked_and_fails_with_what_was_tampered_with(
+    home: Path,
+) -> None:
+    assert len(verify_flow()) == 10
+    change(BETTER)(home)
+    with pytest.raises(Tampered, match=r"tampered: chain: .*/r1/s1/dev/"):
+        verify_flow()
