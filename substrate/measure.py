@@ -87,7 +87,7 @@ def seal_adapter(fork: Fork, result: Result, into: Path) -> SealedAdapter | Meas
 
 
 def seal_folder(unsealed: Path, into: Path) -> SealedAdapter:
-    """Move a folder with the two files of an adapter to `into/<sha256>/`, read-only."""
+    """Rename a folder in `into` that has the two files of an adapter to its hash, read-only."""
     sha256 = tree_sha256(unsealed)
     sealed = into / sha256
     if not sealed.exists():
