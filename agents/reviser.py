@@ -20,7 +20,14 @@ from agents.axes import cut, in_order, narrow, retire, with_evidence
 from agents.candidates import REPLICATES, queue, settle, touched
 from agents.trust import asked_for, trust_after, withdraw
 from agents.window import CLAIMS, Notes, Window, last_change, read_window
-from policies.policy import Overrides, Promotion, SearchPolicy, StandingRecipe
+from policies.policy import (
+    NoiseModel,
+    Overrides,
+    Promotion,
+    Replicate,
+    SearchPolicy,
+    StandingRecipe,
+)
 from policies.report import RoundReport
 
 
@@ -55,7 +62,7 @@ def revise(
             "axes": axes,
             "replicates": [candidate for candidate in live for _ in range(REPLICATES)],
             "standing_recipe": standing,
-            "noise": report.results.noise,
+            "noise": _noise(window, [*live, *settled.promoted]),
             "dead_ends": [*policy.dead_ends, *notes.dead_ends],
             "claims": notes.claims[:CLAIMS],
             "rationale": _rationale(window, notes, live_count=len(live)),
@@ -90,6 +97,15 @@ def merge(standing: StandingRecipe, promoted: Sequence[Promotion]) -> StandingRe
     return StandingRecipe(
         overrides=overrides, patches=[*standing.patches, *patches], provenance=provenance
     )
+
+
+def _noise(window: Window, unsettled: Sequence[Replicate | Promotion]) -> NoiseModel:
+    """The report's noise. No threshold is lowered for a candidate that was seen under it (C6)."""
+    noise, before = window.report.results.noise, window.policy.noise.threshold
+    seen = [(item.axis, item.edit) for item in window.policy.replicates]
+    if before is None or not any((item.axis, item.edit) in seen for item in unsettled):
+        return noise
+    return noise.model_copy(update={"threshold": max(before, noise.threshold or before)})
 
 
 def _rationale(window: Window, notes: Notes, *, live_count: int) -> str:

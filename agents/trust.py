@@ -49,7 +49,7 @@ def asked_for(policy: SearchPolicy, trust: dict[str, Trust]) -> tuple[str, list[
         return policy.objective, policy.evidence_ranking
     where = ", ".join("all domains" if name == OVERALL else name for name in lost)
     said = (
-        f"{_ASKED}{where}: it ranks nothing there. Wanted are edits that raise external, and "
+        f"{_ASKED}{where}: it ranks nothing there. Wanted are edits that improve external, and "
         "edits that lower dev there and hold it elsewhere."
     )
     plain = policy.objective.partition(_ASKED)[0]

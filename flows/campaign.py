@@ -30,6 +30,7 @@ from flows.lease import CampaignStopped, held
 from flows.plan import Plan
 from flows.program import program_sha256
 from flows.publish import publish_outbox
+from flows.revision import revise_policy
 from flows.start import start_campaign
 from flows.trial import run_trial, runs_at_once
 
@@ -141,7 +142,7 @@ async def research_round(campaign_id: str, number: int) -> None:
         await steps.take_looks(house, campaign_id, number)
         report = steps.build_report(house, campaign_id, number)
     with clock.phase("revise"):
-        revision = await steps.revise_policy(house, campaign_id, report)
+        revision = await revise_policy(house, campaign_id, report)
     with clock.phase("record"):
         steps.record_round(house, campaign_id, report, revision)
         house.drop_anchor()

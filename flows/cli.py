@@ -22,7 +22,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.add_typer(policy_commands, name="policy", help="The search policy: show, history, diff.")
+app.add_typer(
+    policy_commands, name="policy", help="The search policy: what it says, since when, and why."
+)
 app.add_typer(
     substrate_commands, name="substrate", help="Drop-ins: list, show, new, check, seal, calibrate."
 )
@@ -120,6 +122,7 @@ def report(
     from flows import screen
     from flows.house import open_house
     from policies.ledger import NotInLedger
+    from policies.rejection import REJECTED, read_rejections, rejections_markdown
     from policies.render import campaign_json, report_markdown
 
     house = open_house()
@@ -134,10 +137,15 @@ def report(
     if number and not reports:
         there = [found.round for found in house.reports(row.id)]
         raise NotInLedger(f"wanted the report of round {number} of {row.id}, found rounds {there}")
+    rejected = read_rejections(house.ledger.events(row.id, REJECTED))
+    rejected = [item for item in rejected if number in (0, item.round)]
     if as_json:
-        print(json.dumps(campaign_json(row, reports), indent=2, ensure_ascii=False))
+        data = campaign_json(row, reports)
+        data["rejections"] = [item.data() for item in rejected]
+        print(json.dumps(data, indent=2, ensure_ascii=False))
     elif markdown:
         print("\n".join(report_markdown(found) for found in reports))
+        print(rejections_markdown(rejected), end="")
     elif number:
         screen.show_round(Console(), reports[0])
     else:
@@ -327,8 +335,11 @@ def _explain(error: Exception) -> tuple[str, int] | None:
     from flows.house import BadHome
     from flows.lease import CampaignBusy, LeaseLost
     from flows.start import BadPlan
+    from policies.constitution import ConstitutionChanged
     from policies.database import UnknownSchema
     from policies.ledger import NotInLedger
+    from policies.rollback import BadRollback
+    from policies.why import NothingSaid
     from substrate.dropin import BadDropIn
     from substrate.store import NoSnapshot, SnapshotDamaged
 
@@ -341,18 +352,25 @@ def _explain(error: Exception) -> tuple[str, int] | None:
         faults = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         return "the plan is not valid: " + "; ".join(faults), 2
     refused = (BadDropIn, BadPlan, UnknownWorker, NotInLedger, CampaignBusy, LeaseLost)
-    failed = (RunFailed, CampaignUnfinished, NothingToExport)
-    if isinstance(error, (*refused, *failed, BadHome, NoSnapshot, SnapshotDamaged, UnknownSchema)):
+    refused = (*refused, BadRollback, NothingSaid, RunFailed, CampaignUnfinished)
+    damaged = (
+        NothingToExport,
+        BadHome,
+        NoSnapshot,
+        SnapshotDamaged,
+        UnknownSchema,
+        ConstitutionChanged,
+    )
+    if isinstance(error, (*refused, *damaged)):
         return str(error), 2
     if "prefect" in sys.modules:
         from prefect.exceptions import CancelledRun
 
-        from flows.round import ConstitutionChanged
         from flows.server import ServerFailed
 
         if isinstance(error, CancelledRun):
             return str(error), 3
-        if isinstance(error, ServerFailed | ConstitutionChanged):
+        if isinstance(error, ServerFailed):
             return str(error), 2
     return None
 

@@ -1,6 +1,7 @@
-"""`seedbed policy`: the versions of a campaign's search policy, shown, listed and compared."""
+"""`seedbed policy`: the versions of a campaign's search policy, and what they rest on."""
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -35,31 +36,20 @@ def show(
 
 @policy_commands.command()
 def history(campaign: CampaignId = "", as_json: AsJson = False) -> None:
-    """List every version: who wrote it, after which round, and its digest."""
+    """List every version, who wrote it after which round, what it changed, and rejected drafts."""
     from rich.console import Console
-    from rich.table import Table
 
+    from flows import screen
     from flows.house import open_house
+    from policies.lineage import read_lineage
 
     house = open_house()
-    rows = house.ledger.policies(house.ledger.find_campaign(campaign or None).id)
+    campaign_id = house.ledger.find_campaign(campaign or None).id
     if as_json:
-        columns = ("version", "sha256", "parent", "author", "round")
-        listed = [
-            {name: row.model_dump()[name] for name in columns}
-            | {"created_at": row.created_at.isoformat()}
-            for row in rows
-        ]
-        print(json.dumps(listed, indent=2))
-        return
-    table = Table()
-    for name in ("version", "digest", "author", "after round", "written"):
-        table.add_column(name)
-    for row in rows:
-        after = "start" if row.round is None else str(row.round)
-        written = row.created_at.isoformat(timespec="seconds")
-        table.add_row(str(row.version), row.sha256[:12], row.author, after, written)
-    Console().print(table)
+        lineage = read_lineage(house.ledger.policies(campaign_id))
+        print(json.dumps([item.data() for item in lineage], indent=2))
+    else:
+        screen.show_history(Console(), house, campaign_id)
 
 
 @policy_commands.command()
@@ -89,3 +79,130 @@ def diff(
         print(diff_markdown(changes, before, after))
     else:
         screen.show_policy_diff(Console(), house, campaign_id, old, new)
+
+
+@policy_commands.command()
+def rejected(campaign: CampaignId = "", as_json: AsJson = False) -> None:
+    """List the drafts that the constitution rejected: clause, place in the draft, and reason."""
+    from rich.console import Console
+
+    from flows import screen
+    from flows.house import open_house
+    from policies.rejection import REJECTED, read_rejections
+
+    house = open_house()
+    campaign_id = house.ledger.find_campaign(campaign or None).id
+    if as_json:
+        found = read_rejections(house.ledger.events(campaign_id, REJECTED))
+        print(json.dumps([item.data() for item in found], indent=2))
+    else:
+        screen.show_rejections(Console(), house, campaign_id)
+
+
+@policy_commands.command()
+def why(
+    subject: Annotated[
+        str, typer.Argument(help="An axis, a dead end, a constant of the recipe, or a domain.")
+    ],
+    campaign: CampaignId = "",
+    as_json: AsJson = False,
+) -> None:
+    """Say why the policy says what it says: the versions, claims, rows and rounds behind it."""
+    from rich.console import Console
+
+    from flows import screen
+    from flows.house import open_house
+    from policies.lineage import read_lineage
+    from policies.rows import Rows
+    from policies.why import explain
+
+    house = open_house()
+    campaign_id = house.ledger.find_campaign(campaign or None).id
+    lineage = read_lineage(house.ledger.policies(campaign_id))
+    answer = explain(subject, lineage, Rows(house.reports(campaign_id)))
+    if as_json:
+        print(json.dumps(answer.data(), indent=2, ensure_ascii=False))
+    else:
+        screen.show_why(Console(), answer)
+
+
+@policy_commands.command()
+def check(
+    draft: Annotated[Path, typer.Argument(help="A draft of the next policy, as JSON.")],
+    campaign: CampaignId = "",
+    as_json: AsJson = False,
+) -> None:
+    """Hold a draft to the constitution as the next policy. Writes nothing; exit 2 if unlawful."""
+    from flows.house import open_house
+    from flows.revision import facts_of
+    from policies.ruling import rule
+
+    house = open_house()
+    campaign_id = house.ledger.find_campaign(campaign or None).id
+    try:
+        reply = draft.read_bytes()
+    except OSError as error:
+        raise typer.BadParameter(
+            f"wanted a draft, found that it cannot be read: {error}"
+        ) from error
+    ruling = rule(reply, house.policy(campaign_id), facts_of(house, campaign_id, []))
+    if as_json:
+        print(json.dumps([vars(found) for found in ruling.violations], indent=2))
+    else:
+        for found in ruling.violations:
+            print(
+                f"{found.clause}  {found.reason}" + (f"\n    {found.quote}" if found.quote else "")
+            )
+        if not ruling.violations:
+            print("lawful")
+    if ruling.violations:
+        raise SystemExit(2)
+
+
+@policy_commands.command()
+def rollback(
+    version: Annotated[int, typer.Argument(min=1, help="Version whose decisions to take again.")],
+    reason: Annotated[str, typer.Option(help="Why, for the record.")],
+    campaign: Annotated[
+        str, typer.Option(help="Id of the campaign, or how it begins; empty: the newest.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Write a new version with an old one's decisions. What was found out since stays."""
+    from flows.foreground import prepare_prefect
+    from flows.house import open_house
+
+    house = open_house()
+    prepare_prefect(house.settings)
+    from flows.rollback import roll_back
+
+    campaign_id = house.ledger.find_campaign(campaign or None).id
+    policy = roll_back(house, campaign_id, version, reason)
+    if as_json:
+        print(json.dumps(policy.data(), indent=2, ensure_ascii=False))
+    else:
+        print(f"policy {policy.version} of {campaign_id} decides as version {version} did")
+
+
+@policy_commands.command()
+def replay(
+    campaign: CampaignId = "",
+    version: Annotated[int, typer.Option(min=0, help="One version; 0: every decision.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Make decisions again from the recorded inputs and compare digests. Exit 2 if any differs."""
+    from flows.house import open_house
+    from flows.replay import replay as replayed
+
+    house = open_house()
+    campaign_id = house.ledger.find_campaign(campaign or None).id
+    decisions = replayed(house, campaign_id, version)
+    if as_json:
+        print(json.dumps([vars(item) for item in decisions], indent=2))
+    else:
+        for item in decisions:
+            digests = item.recorded[:12] if item.state == "same" else item.recorded
+            found = "" if item.state == "same" else f", found {item.found}"
+            print(f"{item.state}: {item.decision} by {item.author}, {digests}{found}")
+    if any(item.state == "differs" for item in decisions):
+        raise SystemExit(2)

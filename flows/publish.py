@@ -20,8 +20,8 @@ from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from flows.plan import artifact_key
-from policies.constitution import Violation
 from policies.diff import diff_lines, diff_markdown, diff_policies
+from policies.draft import Violation
 from policies.escape import code, markdown, one_line
 from policies.ledger import Ledger
 from policies.policy import SearchPolicy
@@ -65,8 +65,8 @@ def outbox_rows(
 ) -> list[Outbox]:
     """Everything that a round shows, in the order in which it is published.
 
-    `history` is the reports before this one; `new` is None where the draft was rejected, and
-    `violations` then says why.
+    `history` is the reports before this one, `old` the policy in force. `new` is None where it
+    stays: `violations` says why the draft was rejected; without any, a person put it in force.
     """
     reports = [*history, report]
     links = _links(campaign.id)
@@ -80,7 +80,7 @@ def outbox_rows(
             title,
             _accepted(report, old, new, links)
             if new is not None
-            else _rejected(report, old, violations, links),
+            else _kept(report, old, violations, links),
         ),
         (
             "markdown",
@@ -101,6 +101,22 @@ def outbox_rows(
         for kind, what, words, data in shown
     ]
     return rows + _events(report, old, new, violations)
+
+
+def rollback_rows(
+    campaign: Campaign, report: RoundReport, old: SearchPolicy, new: SearchPolicy
+) -> list[Outbox]:
+    """What a rollback after `report`'s round shows: the policy diff."""
+    description = f"{campaign.id}: version {new.version}"
+    data = _accepted(report, old, new, _links(campaign.id))
+    return [
+        Outbox(
+            campaign=campaign.id,
+            kind="markdown",
+            key=artifact_key(campaign.id, "policy-diff"),
+            body=json.dumps({"description": description, "data": data}),
+        )
+    ]
 
 
 async def publish_outbox(ledger: Ledger, campaign: str) -> int:
@@ -216,9 +232,12 @@ def _accepted(report: RoundReport, old: SearchPolicy, new: SearchPolicy, links: 
     return _fitted("\n\n".join(part for part in text if part), report)
 
 
-def _rejected(
+def _kept(
     report: RoundReport, old: SearchPolicy, violations: Sequence[Violation], links: str
 ) -> str:
+    stays = f"# Policy version {old.version} stays"
+    if not violations:
+        return f"{links}\n\n{stays}: it was put in force after round {report.round} began\n"
     rows = [
         f"| {markdown(found.clause)} | {markdown(found.reason)} | {code(found.quote)} |"
         for found in violations
@@ -226,7 +245,7 @@ def _rejected(
     text = [
         links,
         "",
-        f"# Policy version {old.version} stays: the draft after round {report.round} was rejected",
+        f"{stays}: the draft after round {report.round} was rejected",
         "",
         "| clause | reason | in the draft |",
         "| --- | --- | --- |",
@@ -248,7 +267,7 @@ def _events(
         (
             ROUND_COMPLETED,
             {
-                "policy_version": old.version,
+                "policy_version": report.results.policy_version,
                 "results_sha256": report.results_digest(),
                 "outcomes": outcomes,
                 "anchor_dev": report.results.spread.dev,
@@ -259,7 +278,7 @@ def _events(
     if new is not None:
         revised = {"from_version": old.version, "version": new.version, "sha256": new.digest()}
         happened.append((POLICY_REVISED, revised))
-    else:
+    elif violations:
         rejected = {"version": old.version, "clauses": [found.clause for found in violations]}
         happened.append((POLICY_REJECTED, rejected))
     flagged = {slot.slot: slot.integrity for slot in report.results.slots if slot.integrity}

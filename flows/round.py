@@ -1,29 +1,22 @@
-"""A round's steps around its trials: open it, spend its looks, report it, revise the policy."""
+"""A round's steps around its trials: open it, spend its looks, report it, record it."""
 
 import asyncio
 import json
-import shutil
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from agents.collector import choose_looks, collect
-from agents.reviser import revise
 from flows.calibrate import calibration_of
 from flows.house import House
 from flows.publish import outbox_rows
+from flows.revision import Revision, policy_rows
 from flows.seed import derive_seed
 from flows.trial import score_rows
 from policies.canonical import canonical_json
-from policies.chain import Note
-from policies.constitution import (
-    CampaignFacts,
-    Violation,
-    constitution_sha256,
-    review,
-)
+from policies.constitution import hold_constitution
 from policies.evidence import round_of
-from policies.policy import Edit, SearchPolicy
+from policies.policy import Edit
+from policies.rejection import rejection_note, rejection_of
 from policies.report import (
     Account,
     DomainScore,
@@ -34,37 +27,17 @@ from policies.report import (
 )
 from policies.tables import (
     OVERALL,
-    Claim,
-    DeadEnd,
     Look,
-    Policy,
     ProblemSet,
     Report,
     Round,
     Score,
     Trial,
 )
-from substrate.fork import BadEdit, apply_edit, make_fork
 from substrate.measure import SealedAdapter, measure
 from substrate.outcome import Outcome
 
 FAILED_LOOK = "look.failed"
-
-
-@dataclass(frozen=True)
-class Revision:
-    """What came of the meta-agent's draft: the next policy, or why it was rejected."""
-
-    draft: SearchPolicy
-    violations: tuple[Violation, ...]
-
-    @property
-    def accepted(self) -> bool:
-        return not self.violations
-
-
-class ConstitutionChanged(RuntimeError):
-    """The constitution is not the one that the campaign was started under."""
 
 
 async def open_round(house: House, campaign_id: str, number: int) -> None:
@@ -72,13 +45,7 @@ async def open_round(house: House, campaign_id: str, number: int) -> None:
 
     Raises SnapshotDamaged or ConstitutionChanged, before any trial.
     """
-    pinned = house.campaign(campaign_id).constitution_sha256
-    if pinned != constitution_sha256():
-        raise ConstitutionChanged(
-            f"{campaign_id} was started under constitution {pinned[:12]}, found "
-            f"{constitution_sha256()[:12]} in policies/constitution.md; put the text back, or "
-            "start another campaign"
-        )
+    hold_constitution(campaign_id, house.campaign(campaign_id).constitution_sha256)
     # In a thread: the weights may take minutes to read, and the lease wants its heartbeat.
     await asyncio.to_thread(house.store.verify, house.snapshot(campaign_id))
     if number in {row.number for row in house.ledger.rounds(campaign_id)}:
@@ -202,95 +169,40 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
     )
 
 
-async def revise_policy(house: House, campaign_id: str, report: RoundReport) -> Revision:
-    """Ask for the next policy; hold the draft against the constitution and the clean snapshot."""
-    policy = house.policy_of_round(campaign_id, report.round)
-    draft = revise(policy, report, house.reports(campaign_id))
-    await asyncio.to_thread(house.store.verify, house.snapshot(campaign_id))
-    violations = review(draft.data(), policy, _facts(house, campaign_id, report))
-    if not violations:
-        violations = unfit(house, campaign_id, draft)
-    return Revision(draft, tuple(violations))
-
-
-def unfit(house: House, campaign_id: str, draft: SearchPolicy) -> list[Violation]:
-    """What of a draft does not apply to the clean snapshot: such a draft is rejected (C12)."""
-    standing = draft.standing_recipe
-    place = house.settings.forks / campaign_id / "draft-policy"
-    edits = [Edit(), *(item.edit for item in draft.replicates)]
-    for edit in edits:
-        try:
-            patches = [house.ledger.patch_text(patch) for patch in standing.patches]
-            fork = make_fork(
-                house.snapshot(campaign_id), place, overrides=standing.overrides, patches=patches
-            )
-            patch = house.ledger.patch_text(edit.patch) if edit.patch else None
-            apply_edit(fork, edit.overrides, patch)
-        except BadEdit as error:
-            what = "standing_recipe" if edit.is_empty() else "replicates"
-            quote = f"{what}: {canonical_json(edit.model_dump(mode='json'))}"[:200]
-            return [Violation("C12", quote, f"it does not apply to the snapshot: {error}")]
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
-    return []
-
-
 def record_round(house: House, campaign_id: str, report: RoundReport, revision: Revision) -> None:
-    """Report, next policy and everything to be published, in one transaction."""
-    now = datetime.now(UTC)
-    policy = house.policy_of_round(campaign_id, report.round)
+    """Report, next policy and everything to be published, in one transaction.
+
+    Raises ConstitutionChanged, having written nothing, where the text moved since the campaign's
+    start.
+    """
+    hold_constitution(campaign_id, house.campaign(campaign_id).constitution_sha256)
     body = canonical_json(report.data())
     rows: list[Any] = [Report.of(campaign_id, report.round, report.results_digest(), body)]
-    draft = revision.draft
-    if revision.accepted:
-        rows.append(
-            Policy(
-                campaign=campaign_id,
-                version=draft.version,
-                sha256=draft.digest(),
-                parent=draft.parent,
-                body=draft.text(),
-                author="reviser",
-                round=report.round,
-                created_at=now,
-            )
+    if revision.policy is not None:
+        rows += policy_rows(
+            campaign_id,
+            revision.policy,
+            revision.parent,
+            author=revision.author,
+            round=report.round,
         )
-        rows += [
-            Claim(
-                campaign=campaign_id,
-                policy_version=draft.version,
-                claim=claim.id,
-                text=claim.text,
-                rows=json.dumps(claim.rows),
-            )
-            for claim in draft.claims
-        ]
-        known = {end.id for end in policy.dead_ends}
-        rows += [
-            DeadEnd(
-                campaign=campaign_id,
-                policy_version=draft.version,
-                dead_end=end.id,
-                axis=end.axis,
-                title=end.title,
-                rows=json.dumps(end.rows),
-            )
-            for end in draft.dead_ends
-            if end.id not in known
-        ]
     rows += outbox_rows(
         campaign=house.campaign(campaign_id),
         report=report,
         history=house.reports(campaign_id),
-        old=policy,
-        new=draft if revision.accepted else None,
+        old=house.policy(campaign_id),
+        new=revision.policy,
         violations=revision.violations,
         direction=house.snapshot(campaign_id).manifest.sets.dev.direction,
     )
-    if not revision.accepted:
-        violations = [vars(violation) for violation in revision.violations]
-        rejected = {"violations": violations, "draft": draft.data()}
-        rows.append(Note(campaign_id, "policy.rejected", f"p{draft.version}", rejected))
+    if revision.ruling is not None and revision.policy is None:
+        rejection = rejection_of(
+            revision.ruling,
+            round=report.round,
+            parent=revision.parent.version,
+            author=revision.author,
+        )
+        rows.append(rejection_note(campaign_id, rejection))
     house.ledger.append(*rows)
 
 
@@ -327,34 +239,4 @@ def _score(
         metric=whole.metric,
         metric_version=whole.metric_version,
         engine=whole.engine,
-    )
-
-
-def _facts(house: House, campaign_id: str, report: RoundReport) -> CampaignFacts:
-    plan, campaign = house.plan(campaign_id), house.campaign(campaign_id)
-    snapshot, judge = house.snapshot(campaign_id), house.judge(campaign_id)
-    known: set[str] = set()
-    patches: set[str] = set()
-    for number in range(1, report.round + 1):
-        known.add(f"r{number}")
-        for row in house.ledger.trials(campaign_id, number):
-            known.add(f"r{number}/s{row.slot}")
-            if patch := Edit.model_validate_json(row.edit).patch:
-                patches.add(patch)
-        for score in house.ledger.scores(campaign_id, number):
-            where = f"r{number}/s{score.slot}/{score.problem_set}"
-            known |= {where, f"{where}/{score.domain}"}
-    return CampaignFacts(
-        substrate_sha256=campaign.substrate_sha256,
-        judge_sha256=campaign.judge_sha256,
-        constitution_sha256=campaign.constitution_sha256,
-        found_substrate_sha256=snapshot.digest,
-        found_judge_sha256=judge.digest,
-        found_constitution_sha256=constitution_sha256(),
-        width=plan.width,
-        looks_per_round=plan.budget.looks_per_round,
-        looks_left=plan.budget.looks - len(house.ledger.looks(campaign_id)),
-        known_patches=frozenset(patches),
-        known_rows=frozenset(known),
-        sealed=tuple(snapshot.manifest.files.sealed),
     )

@@ -1,9 +1,11 @@
 """What a person sees in the terminal: campaigns, rounds, policies and errors, drawn with Rich."""
 
+import json
 import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from rich.box import SIMPLE
 from rich.console import Console
@@ -13,10 +15,14 @@ from rich.text import Text
 
 from flows.house import House
 from flows.lease import is_dead, lease_name
-from policies.diff import diff_lines, diff_policies
+from policies.diff import diff_lines, diff_policies, headline
+from policies.escape import visible
+from policies.lineage import read_lineage
 from policies.policy import SearchPolicy
+from policies.rejection import REJECTED, read_rejections
 from policies.render import edit_text
 from policies.report import RoundReport, SetScore
+from policies.why import Answer
 
 COLOURS = {"+": "green", "-": "red", " ": "default"}
 
@@ -28,6 +34,7 @@ def show_campaign(console: Console, house: House, campaign_id: str) -> None:
         show_round(console, report)
     for row in house.ledger.policies(campaign_id)[1:]:
         show_policy_diff(console, house, campaign_id, row.version - 1, row.version, whole=False)
+    show_rejections(console, house, campaign_id)
     rounds, state = house.plan(campaign_id).rounds, state_of(house, campaign_id)
     console.print(f"\n[bold]{campaign_id}[/bold]: {len(reports)} of {rounds} rounds, {state}")
     if reports:
@@ -186,8 +193,55 @@ def show_policy_diff(
         for change in diff_policies(before, after)
         if whole or (change.section != "rationale" and "evidence" not in change.path)
     ]
+    for line in headline(changes):
+        console.print(Text(f"  {line}", style="bold"), soft_wrap=True)
     for mark, line in diff_lines(changes):
         console.print(Text(f"  {mark} {line}", style=COLOURS[mark]), soft_wrap=True)
+
+
+def show_history(console: Console, house: House, campaign_id: str) -> None:
+    """Every version and what it changed, and after which rounds a draft was rejected."""
+    table = Table(box=SIMPLE)
+    for name in ("version", "digest", "author", "after round", "written", "changed"):
+        table.add_column(name, overflow="fold")
+    for item in read_lineage(house.ledger.policies(campaign_id)):
+        after = "start" if item.round is None else str(item.round)
+        written = item.created_at.isoformat(timespec="seconds")
+        changed = "\n".join(item.headline) + (f"\nBROKEN: {item.fault}" if item.fault else "")
+        version = (str(item.version), item.sha256[:12], item.author)
+        table.add_row(*version, after, written, escape(changed))
+    console.print(table)
+    show_rejections(console, house, campaign_id)
+
+
+def show_rejections(console: Console, house: House, campaign_id: str) -> None:
+    """Every rejected draft: the clauses that it broke, where, and why."""
+    for item in read_rejections(house.ledger.events(campaign_id, REJECTED)):
+        said = f"after round {item.round} a draft of {item.author} was rejected"
+        stays = f"policy {item.parent} stays"
+        console.print(Text(visible(f"{said}, {stays}"), style="bold"))
+        for found in item.violations:
+            quote = f"\n      {found.quote}" if found.quote else ""
+            line = Text(f"  {found.clause}  ", style="red") + Text(visible(found.reason))
+            console.print(line + Text(visible(quote)), soft_wrap=True)
+
+
+def show_why(console: Console, answer: Answer) -> None:
+    """What stands, the versions and claims behind it, and what their rows hold."""
+    console.print(Text(visible(f"{answer.kind} {answer.subject}"), style="bold"))
+    console.print(Text(visible(f"  stands: {_json(answer.stands)}")), soft_wrap=True)
+    for step in answer.steps:
+        after = "at the start" if step.round is None else f"after round {step.round}"
+        console.print(Text(f"  policy {step.version}, by {step.author}, {after}", style="bold"))
+        for mark, value in (("-", step.before), ("+", step.after)):
+            if value is not None:
+                line = visible(f"    {mark} {_json(value)}")
+                console.print(Text(line, style=COLOURS[mark]), soft_wrap=True)
+        for claim in step.claims:
+            line = f"    claim: {claim.text} ({' '.join(claim.rows)})"
+            console.print(Text(visible(line)), soft_wrap=True)
+    for row, held in answer.rows.items():
+        console.print(Text(visible(f"  {row}: {_json(held)}")), soft_wrap=True)
 
 
 def show_error(console: Console, message: str) -> None:
@@ -197,6 +251,10 @@ def show_error(console: Console, message: str) -> None:
 
 def _score(score: SetScore | None, missing: str) -> str:
     return missing if score is None else f"{score.value:.4f}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _number(value: float | None) -> str:

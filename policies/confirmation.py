@@ -56,21 +56,26 @@ def confirmations(record: Record, noise: NoiseModel) -> list[Confirmation]:
 def candidates(record: Record) -> list[Candidate]:
     """Every edit that was ever replicated, with the share of the budget that it was given.
 
-    In the order in which they were begun. One edit on two standing recipes is two candidates.
+    In the order in which they were begun; those that were begun in one round share alike. One edit
+    on two standing recipes is two candidates.
     """
     scored = {(run.round, run.slot): run for run in record.runs}
     found: dict[tuple[str, str], Candidate] = {}
     inherited = 0.0
     for past, following in zip(record.rounds, [*record.rounds[1:], None], strict=True):
+        begun = {again.key: again for again in past.replicates}
+        begun = {key: each for key, each in begun.items() if (past.recipe, key) not in found}
+        if begun:
+            places = range(len(found) + 1, len(found) + 1 + len(begun))
+            whole = BUDGET * sum(level(place, half=HALF) for place in places) + inherited
+            inherited = 0.0
+            for key, each in begun.items():
+                found[past.recipe, key] = Candidate(each.axis, each.edit, whole / len(begun))
         for again in past.replicates:
-            key = past.recipe, again.key
-            if key not in found:
-                share = BUDGET * level(len(found) + 1, half=HALF) + inherited
-                inherited = 0.0
-                found[key] = Candidate(axis=again.axis, edit=again.edit, level=share)
-            found[key].last = past.number
+            candidate = found[past.recipe, again.key]
+            candidate.last = past.number
             if run := scored.get((past.number, again.slot)):
-                found[key].runs.append(run)
+                candidate.runs.append(run)
         if following is not None:
             new = following.promoted - past.promoted
             inherited += sum(

@@ -24,6 +24,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "dead ends": ("dead_ends",),
     "budget": ("budget",),
     "claims": ("claims",),
+    "evidence window": ("window",),
     "rationale": ("rationale", "unchanged_because"),
 }
 
@@ -57,6 +58,19 @@ def diff_policies(old: SearchPolicy, new: SearchPolicy) -> list[Change]:
     return changes
 
 
+def headline(changes: Sequence[Change]) -> list[str]:
+    """The changes by name, a line for each section: `axes: retired rate; changed decay, rank`."""
+    lines = []
+    for section, group in groupby(changes, key=lambda change: change.section):
+        names: dict[str, dict[str, None]] = {}
+        for change in group:
+            word, name = _word_and_name(change)
+            names.setdefault(word, {})[name] = None
+        said = [f"{word} {', '.join(which)}" for word, which in names.items()]
+        lines.append(visible(f"{section}: {'; '.join(said)}"))
+    return lines
+
+
 def diff_lines(changes: Sequence[Change]) -> list[tuple[Mark, str]]:
     """The changes as lines: a section's name, then what went (-) and what came (+)."""
     lines: list[tuple[Mark, str]] = []
@@ -78,6 +92,8 @@ def diff_markdown(changes: Sequence[Change], old: SearchPolicy, new: SearchPolic
         f"| after | {new.version} | `{new.digest()}` |",
         "",
     ]
+    text += [f"- {markdown(line)}" for line in headline(changes)]
+    text += [""] if changes else []
     for section, group in groupby(changes, key=lambda change: change.section):
         text += [f"## {section.capitalize()}", "", "```diff"]
         text += [f"{mark} {line}" for change in group for mark, line in _change_lines(change)]
@@ -149,6 +165,16 @@ def _by_name(items: list[Any], fields: tuple[str, ...] | None) -> dict[str, Any]
             name = f"{first} ({seen[first] + 1})"
         named[name] = item
     return named
+
+
+def _word_and_name(change: Change) -> tuple[str, str]:
+    """What happened, and to what: an axis, a dead end or a claim by its id, else a field."""
+    first, *inner = change.path.split(" > ")
+    if change.section == "axes" and inner == ["status"]:
+        return ("retired" if change.after == "retired" else "reactivated"), first
+    if change.section in ("axes", "dead ends", "claims"):
+        return (change.kind if not inner else "changed"), first
+    return change.kind, " ".join(inner) or first
 
 
 def _change_lines(change: Change) -> list[tuple[Mark, str]]:

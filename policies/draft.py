@@ -13,6 +13,7 @@ from policies.canonical import canonical_json
 from policies.policy import SearchPolicy
 
 MAX_BYTES = 64 * 1024
+MAX_REPLY = 4 * MAX_BYTES  # with the spaces and escapes that canonical JSON has not
 MAX_DEPTH = 32
 MAX_QUOTE = 200
 
@@ -46,6 +47,26 @@ def read_draft(draft: Draft) -> SearchPolicy:
     return SearchPolicy.model_validate(draft, strict=True)
 
 
+def parse_draft(reply: bytes) -> Draft | Violation:
+    """The JSON object in a reply, or why it is none (C12): never an error, whatever the bytes.
+
+    One object and nothing around it, each of its keys once: what two readers could read in two
+    ways is not read at all.
+    """
+    if len(reply) > MAX_REPLY:
+        return Violation("C12", "", f"a reply has at most {MAX_REPLY} bytes: found {len(reply)}")
+    try:
+        text = reply.decode("utf-8")
+        draft = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
+        start = json.dumps(reply[:MAX_QUOTE].decode("utf-8", "replace"))[:MAX_QUOTE]
+        what = "nested without end" if isinstance(error, RecursionError) else str(error)
+        return Violation("C12", start if reply else "", f"a reply is one JSON object: {what}")
+    if not isinstance(draft, dict):
+        return violation("C12", {"$": draft}, ("$",), "a policy is a JSON object")
+    return draft
+
+
 def foreign_keys(draft: Draft) -> list[Violation]:
     """C2 for every key at the top that no policy has."""
     if not isinstance(draft, Mapping):
@@ -73,6 +94,19 @@ def malformed(draft: Draft) -> list[Violation]:
 
 
 _KEYS = SearchPolicy.model_fields
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise ValueError(f"each key stands once in its object: found twice {twice[:3]}")
+    return found
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"a number is finite, and what is not known is null: found {constant}")
 
 
 def _too_large(draft: Draft, size: str) -> Violation:

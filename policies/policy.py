@@ -153,12 +153,35 @@ class BudgetSplit(_Part):
     looks: int = Field(default=4, ge=0, description="External scores to obtain in a round.")
 
 
+class Finding(_Part):
+    """What a claim found in one row: a program can look whether the row says so."""
+
+    row: RowRef
+    what: str = Field(
+        max_length=80,
+        description="Of a score: `score`, `effect`, `verdict`; of a trial: `outcome`, `verdict`, "
+        "`effect`, `external effect`; of a round: `sigma`, `threshold`, `tracking of DOMAIN`.",
+    )
+    value: float | str | None = Field(description="As the report has it, to four decimals.")
+
+
 class Claim(_Part):
     """A statement with the rows that say so."""
 
     id: Slug
     text: str = Field(max_length=500)
     rows: list[RowRef] = Field(min_length=1, description="Rows of this campaign that say so.")
+    findings: list[Finding] = Field(
+        default=[], description="What these rows hold; a new claim needs one at least."
+    )
+
+
+class EvidenceWindow(_Part):
+    """The reports that a decision rests on: those of all rounds from `first` to `last`."""
+
+    first: int = Field(ge=1, description="First round.")
+    last: int = Field(ge=1, description="Last round.")
+    sha256: Sha256 = Field(description="Digest of the list of the digests of their results.")
 
 
 class SearchPolicy(_Part):
@@ -182,6 +205,9 @@ class SearchPolicy(_Part):
     dead_ends: list[DeadEnd] = Field(default=[])
     budget: BudgetSplit = BudgetSplit()
     claims: list[Claim] = Field(default=[], description="What this revision rests on.")
+    window: EvidenceWindow | None = Field(
+        default=None, description="The evidence that this version rests on; null for the seed."
+    )
     rationale: str = Field(default="", max_length=8000, description="Why it says what it says.")
     unchanged_because: str | None = Field(
         default=None,

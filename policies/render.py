@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from policies.escape import code, markdown, svg, visible
+from policies.findings import confirmation_table, decoupling_table, verdict_table
 from policies.policy import Edit
-from policies.report import RoundReport, SetScore, SlotAccount, SlotResult, Verdict
+from policies.report import RoundReport, SetScore, SlotAccount, SlotResult
 from policies.tables import Campaign
 
 Direction = Literal["maximise", "minimise"]
@@ -25,7 +26,9 @@ def report_markdown(report: RoundReport) -> str:
         ("Trials", _trials(report)),
         ("Scores by domain", _domains(report)),
         ("Anchor and noise", _spread(report)),
-        ("Verdicts", _verdicts(results.verdicts)),
+        ("Verdicts", _table(*verdict_table(results.verdicts))),
+        ("Replicated edits", _table(*confirmation_table(results.confirmations))),
+        ("Dev against external", _decoupling(report)),
         ("External looks", _looks(report)),
         ("Integrity", _integrity(results.slots)),
         ("Dead ends", [f"- {markdown(title)}" for title in results.dead_ends]),
@@ -284,24 +287,19 @@ def _spread(report: RoundReport) -> list[str]:
         f"- Runs of the standing recipe so far: {spread.n}, mean dev "
         f"{_number(spread.mean, unknown)}, from {_number(spread.low, unknown)} to "
         f"{_number(spread.high, unknown)}",
-        f"- Noise of one trial: standard deviation {_number(noise.sigma, unknown)} "
-        f"({noise.degrees} degrees of freedom), threshold {_number(noise.threshold, unknown)}",
+        f"- Noise of one trial on dev: standard deviation {_number(noise.sigma, unknown)} "
+        f"({noise.degrees} degrees of freedom), threshold {_number(noise.threshold, unknown)}, "
+        f"calibration runs used: {noise.calibration}",
+        f"- Noise of one trial on external: standard deviation "
+        f"{_number(noise.external_sigma, unknown)} ({noise.external_degrees} degrees of freedom)",
     ]
 
 
-def _verdicts(verdicts: Sequence[Verdict]) -> list[str]:
-    rows = [
-        (
-            str(item.slot),
-            code(item.axis),
-            _signed(item.effect),
-            f"{_signed(item.low)} to {_signed(item.high)}",
-            item.verdict,
-            " ".join(item.rows),
-        )
-        for item in verdicts
-    ]
-    return _table(("slot", "axis", "effect on dev", "interval", "verdict", "rows"), rows)
+def _decoupling(report: RoundReport) -> list[str]:
+    results = report.results
+    names = ", ".join(map(markdown, results.ignored))
+    said = ["", f"No verdict counts dev in: {names}."] if names else []
+    return [*_table(*decoupling_table(results.decoupling)), *said]
 
 
 def _looks(report: RoundReport) -> list[str]:
@@ -393,7 +391,3 @@ def _score(score: SetScore | None, missing: str) -> str:
 
 def _number(value: float | None, missing: str) -> str:
     return missing if value is None else f"{value:.4f}"
-
-
-def _signed(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:+.4f}"

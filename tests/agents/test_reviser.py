@@ -3,8 +3,10 @@
 import dataclasses
 
 from agents.reviser import revise
-from policies.constitution import CampaignFacts, review
+from policies.case import CampaignFacts
+from policies.constitution import review
 from policies.policy import Axis, ChoiceKnob, Edit, NumberKnob, SearchPolicy
+from policies.rows import Rows
 from tests.agents.rounds import (
     FILE,
     SHA,
@@ -24,24 +26,20 @@ ALL_LOST = {slot: Row(effect=None, outcome="infrastructure") for slot in range(8
 
 def next_policy(played: Played, *earlier: Played) -> SearchPolicy:
     """The reviser's draft, which must keep the constitution."""
+    law = facts([*earlier, played])
     draft = revise(played.policy, played.report, [each.report for each in earlier])
-    assert review(draft.data(), played.policy, facts([*earlier, played])) == []
+    draft = law.rows.attested(draft)
+    assert review(draft.data(), played.policy, law) == []
     return draft
 
 
 def facts(rounds: list[Played]) -> CampaignFacts:
-    rows = set()
-    for each in rounds:
-        number = each.report.round
-        rows |= {f"r{number}", *(f"r{number}/s{s.slot}" for s in each.report.results.slots)}
-        rows |= {f"r{number}/s{s.slot}/dev/overall" for s in each.report.results.slots if s.dev}
     return CampaignFacts(
         *[SHA] * 6,
         width=8,
         looks_per_round=4,
         looks_left=100,
-        known_patches=frozenset(),
-        known_rows=frozenset(rows),
+        rows=Rows(each.report for each in rounds),
         sealed=(),
     )
 

@@ -42,20 +42,34 @@ SETS = {
 }
 BOTH = ("dev", "external")
 PARTS = 5  # of a run, for its METRICS
+DOMAINS = ("integers", "strings", "lists", "booleans", "bits")
 METRICS = (
     ("complexity", "steps"),
     ("complexity", "nodes"),
     ("coverage", "behaviours"),
     ("coverage", "shapes"),
+    ("generator_reward",),
+    ("key_right",),
+    ("probe", "rank_correlation"),
     ("proposals", "valid"),
     ("proposals", "invalid"),
     ("proposals", "duplicate"),
+    ("question_depth",),
+    ("questions", "valid"),
+    ("score", "mean"),
+    ("score", "with_cosine"),
+    ("score", "with_variance"),
+    *(("score_by_topic", domain) for domain in DOMAINS),
     ("solve_rate",),
     ("solve_rates", "some"),
     ("student_entropy",),
     ("student_reward",),
+    ("target", "reliability"),
+    ("target", "sometimes"),
     ("teacher_entropy",),
     ("teacher_reward",),
+    ("trained",),
+    ("useful_depth",),
 )
 
 

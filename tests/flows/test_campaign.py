@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from flows import round as steps
 from flows.campaign import campaign, conduct, resume
 from flows.house import House, open_house
 from flows.lease import CampaignBusy, held
 from flows.plan import BudgetPlan, Plan
 from flows.start import BadPlan, start_campaign
 from flows.trial import run_trial
-from policies.constitution import Violation
 from policies.ledger import DuplicateRow
 from substrate.store import SnapshotDamaged
 
@@ -198,41 +196,6 @@ def test_a_seed_policy_that_is_nested_without_end_is_refused(house: House, tmp_p
     (tmp_path / "deep.json").write_text("[" * 100_000)
     with pytest.raises(BadPlan, match="not a valid search policy"):
         start_campaign(house, plan(policy=str(tmp_path / "deep.json")))
-
-
-def test_a_rejected_draft_is_kept_with_its_clause_and_the_old_policy_stays(house: House) -> None:
-    campaign_id = start_campaign(house, plan(rounds=1, width=3))
-
-    async def to_the_revision() -> None:
-        await steps.open_round(house, campaign_id, 1)
-        for slot in range(3):
-            await run_trial(campaign_id, 1, slot)
-
-    asyncio.run(to_the_revision())
-    report = steps.build_report(house, campaign_id, 1)
-    draft = house.policy(campaign_id).model_copy(update={"version": 7})
-    breach = Violation("C2", "version: 7", "the next policy has version 2")
-    steps.record_round(house, campaign_id, report, steps.Revision(draft, (breach,)))
-
-    (event,) = house.ledger.events(campaign_id, "policy.rejected")
-    kept = json.loads(event.body)
-    assert kept["violations"] == [vars(breach)] and kept["draft"] == draft.data()
-    assert [row.version for row in house.ledger.policies(campaign_id)] == [1]
-    assert house.ledger.report(campaign_id, 1) is not None
-    assert "seedbed.policy.rejected" in {row.key for row in house.ledger.unpublished(campaign_id)}
-
-
-def test_a_draft_that_does_not_apply_to_the_snapshot_is_unfit(house: House) -> None:
-    campaign_id = start_campaign(house, plan(width=3))
-    policy = house.policy(campaign_id)
-    wrong = {"recipes/stub.py": {"LEARNING_RATE": "high"}}
-    standing = policy.standing_recipe.model_copy(update={"overrides": wrong})
-
-    assert steps.unfit(house, campaign_id, policy) == []
-    (violation,) = steps.unfit(
-        house, campaign_id, policy.model_copy(update={"standing_recipe": standing})
-    )
-    assert violation.clause == "C12" and "LEARNING_RATE" in violation.reason
 
 
 def test_infrastructure_is_tried_again_and_then_recorded_as_missing(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from policies.diff import SECTIONS, Change, diff_lines, diff_markdown, diff_policies
+from policies.diff import SECTIONS, Change, diff_lines, diff_markdown, diff_policies, headline
 from policies.policy import SearchPolicy
 
 OLD_PATCH, NEW_PATCH = "a" * 64, "b" * 64
@@ -213,7 +213,31 @@ def test_lines_name_the_section_then_what_went_and_what_came() -> None:
         ("-", '  id: "first"'),
         ("-", '  text: "It fell."'),
         ("-", '  rows: ["r1/s3"]'),
+        ("-", "  findings: []"),
     ]
+
+
+def test_a_headline_names_what_was_added_retired_and_changed() -> None:
+    data = copy.deepcopy(OLD) | {"version": 2, "parent": "c" * 64}
+    data["axes"][0]["status"] = "retired"
+    data["axes"][1]["title"] = "Decay"
+    data["axes"].append(axis("warmup", number_knob("WARMUP")))
+    data["standing_recipe"]["overrides"]["recipes/sft.py"]["RATE"] = 0.5
+    data["noise"]["threshold"] = 0.04
+    data["trust"]["strings"] = "inverted"
+    data["dead_ends"].append(data["dead_ends"][0] | {"id": "low"})
+    data["claims"] = []
+    new = SearchPolicy.model_validate(data)
+    assert headline(diff_policies(SearchPolicy.model_validate(OLD), new)) == [
+        "axes: retired rate; changed decay; added warmup",
+        "standing recipe: added recipes/sft.py RATE",
+        "noise: changed threshold",
+        "trust: changed strings",
+        "dead ends: added low",
+        "claims: removed first",
+    ]
+    back = diff_policies(new, SearchPolicy.model_validate(OLD))
+    assert headline(back)[0] == "axes: reactivated rate; changed decay; removed warmup"
 
 
 def test_markdown_has_versions_digests_and_a_fence_for_each_section() -> None:
@@ -225,6 +249,8 @@ def test_markdown_has_versions_digests_and_a_fence_for_each_section() -> None:
 | --- | --- | --- |
 | before | 1 | `{old.digest()}` |
 | after | 2 | `{new.digest()}` |
+
+- noise: changed threshold
 
 ## Noise
 

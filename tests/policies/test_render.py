@@ -111,7 +111,15 @@ def report_data() -> dict[str, Any]:
                 "high": 0.5,
                 "n": 2,
             },
-            "noise": {"sigma": 0.0141, "degrees": 1, "threshold": None, "rows": ["r1/s0", "r2/s0"]},
+            "noise": {
+                "sigma": 0.0141,
+                "degrees": 1,
+                "external_sigma": 0.02,
+                "external_degrees": 3,
+                "threshold": None,
+                "calibration": 8,
+                "rows": ["r1/s0", "r2/s0"],
+            },
             "verdicts": [
                 {
                     "slot": 1,
@@ -120,6 +128,8 @@ def report_data() -> dict[str, Any]:
                     "low": 0.02,
                     "high": 0.25,
                     "verdict": "better",
+                    "external_effect": 0.01,
+                    "external_error": 0.03,
                     "rows": ["r2/s1", "r2/s0"],
                 },
                 {
@@ -132,6 +142,52 @@ def report_data() -> dict[str, Any]:
                     "rows": ["r2/s2"],
                 },
             ],
+            "confirmations": [
+                {
+                    "axis": "decay",
+                    "edit": {"overrides": {"recipes/sft.py": {"DECAY": 0.1}}},
+                    "runs": 4,
+                    "effect": 0.05,
+                    "bar": 0.04,
+                    "external_runs": 0,
+                    "external_effect": None,
+                    "external_bar": None,
+                    "level": 0.0125,
+                    "is_confirmed": True,
+                    "rows": ["r1/s3", "r2/s3"],
+                }
+            ],
+            "decoupling": [
+                {
+                    "domain": "overall",
+                    "verdict": "insufficient",
+                    "probability": None,
+                    "level": None,
+                    "axis": None,
+                    "dev_change": None,
+                    "external_change": None,
+                    "external_error": None,
+                    "shortfall": None,
+                    "error": None,
+                    "pairs": 0,
+                    "rows": [],
+                },
+                {
+                    "domain": "strings",
+                    "verdict": "decoupled",
+                    "probability": 0.0004,
+                    "level": 0.005,
+                    "axis": "rate",
+                    "dev_change": 0.2,
+                    "external_change": -0.01,
+                    "external_error": 0.02,
+                    "shortfall": 0.11,
+                    "error": 0.03,
+                    "pairs": 2,
+                    "rows": ["r2/s1/dev/strings"],
+                },
+            ],
+            "ignored": ["strings"],
             "dead_ends": ["A rate above 1"],
             "narrative": "The rate helped.",
         },
@@ -182,14 +238,32 @@ Policy version 2, recipe `sft`, worker `sampler`, isolation `process`.
 
 - This round's anchor: dev 0.5000, external not scored
 - Runs of the standing recipe so far: 2, mean dev 0.4900, from 0.4800 to 0.5000
-- Noise of one trial: standard deviation 0.0141 (1 degrees of freedom), threshold unknown
+- Noise of one trial on dev: standard deviation 0.0141 (1 degrees of freedom), threshold unknown, \
+calibration runs used: 8
+- Noise of one trial on external: standard deviation 0.0200 (3 degrees of freedom)
 
 ## Verdicts
 
-| slot | axis | effect on dev | interval | verdict | rows |
-| --- | --- | --- | --- | --- | --- |
-| 1 | `rate` | +0.1350 | +0.0200 to +0.2500 | better | r2/s1 r2/s0 |
-| 2 | `decay` | unknown | unknown to unknown | unresolved | r2/s2 |
+| slot | axis | effect on dev | interval | verdict | effect on external | rows |
+| --- | --- | --- | --- | --- | --- | --- |
+| 1 | `rate` | +0.1350 | +0.0200 to +0.2500 | better | +0.0100 ± 0.0300 | r2/s1 r2/s0 |
+| 2 | `decay` | unknown | unknown to unknown | unresolved | unknown | r2/s2 |
+
+## Replicated edits
+
+| axis | fresh runs | mean effect | bar | share of errors | confirmed | rows |
+| --- | --- | --- | --- | --- | --- | --- |
+| `decay` | 4 | +0.0500 | 0.0400 | 0.013 | yes | r1/s3 r2/s3 |
+
+## Dev against external
+
+| domain | dev | chance if it tracks | alarm at | largest shortfall on | pairs | change on dev | \
+change on external |
+| --- | --- | --- | --- | --- | --- | --- | --- |
+| overall | insufficient | none | none | none | 0 | unknown | unknown |
+| strings | decoupled | 0.0004 | 0.005 | `rate` | 2 | +0.2000 | -0.0100 ± 0.0200 |
+
+No verdict counts dev in: strings.
 
 ## External looks
 
@@ -277,6 +351,7 @@ def test_a_report_is_this_markdown() -> None:
 def test_a_round_that_lost_everything_has_the_same_sections() -> None:
     data = report_data()
     data["results"] |= {"slots": [], "looks": [], "verdicts": [], "dead_ends": [], "narrative": ""}
+    data["results"] |= {"confirmations": [], "decoupling": [], "ignored": []}
     data["results"]["spread"] = dict.fromkeys(("dev", "external", "mean", "low", "high")) | {"n": 0}
     data["account"] |= {"slots": [], "seconds": {}}
     text = report_markdown(RoundReport.model_validate(data))

@@ -468,9 +468,9 @@ def test_the_number_of_target_questions_follows_their_reliability() -> None:
 
 def test_scores_that_cannot_be_trusted_are_told_why() -> None:
     assert why_unreliable(0.7) is None
-    assert why_unreliable(0.5, 0.3) is None
-    assert why_unreliable(0.49) == (
-        "wanted a reliability of the target gradient of 0.5 or more, found 0.49"
+    assert why_unreliable(0.3, 0.3) is None
+    assert why_unreliable(0.29) == (
+        "wanted a reliability of the target gradient of 0.3 or more, found 0.29"
     )
     assert "the scores" in str(why_unreliable(0.9, 0.1))
     assert "nan" in str(why_unreliable(math.nan))

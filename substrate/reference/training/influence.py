@@ -156,6 +156,14 @@ def preconditioned_cosine(found: Influence) -> Tensor:
     return _cosines(found.step_dots_Q, found.step_lengths_Q, found.target_length)
 
 
+SCORES = {
+    "dot": dot,
+    "cosine": cosine,
+    "preconditioned_dot": preconditioned_dot,
+    "preconditioned_cosine": preconditioned_cosine,
+}
+
+
 def second_moment(model: nn.Module, optimiser: torch.optim.AdamW) -> SecondMoment:
     """AdamW's second moment of the trained factors; before its first step, zeros.
 

@@ -1,5 +1,6 @@
 """The model that a recipe trains: the job's frozen base, with a LoRA adapter of the job's shape."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -51,6 +52,12 @@ def load_tokenizer(base: Path) -> PreTrainedTokenizerBase:
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
+
+
+def token_counter(base: Path) -> Callable[[str], int]:
+    """How many tokens of a base a text has."""
+    tokenizer = load_tokenizer(base)
+    return lambda text: len(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def save_adapter(model: PeftModel, folder: Path) -> None:

@@ -13,8 +13,8 @@ import math
 from torch import Tensor
 
 WANTED = 0.8  # of the target gradient: so many questions are asked that it has this reliability
-# Ours: below, half of the target gradient is noise, or the order of the scores mostly is.
-LOWEST_GRADIENT = 0.5
+# Ours: below, the order of the scores is noise more than anything else.
+LOWEST_GRADIENT = 0.3
 LOWEST_SCORES = 0.3
 GROWTH = 2.0  # by which the number of target questions changes at most from one time to the next
 

@@ -63,16 +63,23 @@ class Table:
         self._max_tokens = max_tokens
 
     def write(
-        self, wanted: Sequence[tuple[int, str]], *, seed: int, greedy: bool = False
+        self,
+        wanted: Sequence[tuple[int, str]],
+        *,
+        seed: int,
+        greedy: bool = False,
+        end: str | None = None,
     ) -> list[Text]:
-        """A completion for each (place in the population, prompt), all in one batch."""
+        """A completion for each (place in the population, prompt), all in one batch. `end` is a
+        token to end at instead of the end of a sequence; raises ValueError unless it is one.
+        """
         places = [place for place, _ in wanted]
         read = {prompt: self._tokens(prompt) for prompt in {prompt for _, prompt in wanted}}
         prompts = [read[prompt] for _, prompt in wanted]
         completions = sample(
             self.population.pack(),
             prompts,
-            end=self._end,
+            end=self._end if end is None else self._token(end),
             max_tokens=self._max_tokens,
             temperature=0.0 if greedy else self._temperature,
             generator=torch.Generator().manual_seed(seed),
@@ -199,6 +206,12 @@ class Table:
             lesson = Lesson.of(kept)
             self._gathered.setdefault(lesson.batch, []).append(lesson)
         return state["recipe"]
+
+    def _token(self, text: str) -> int:
+        found = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        if len(found) != 1:
+            raise ValueError(f"wanted one token to end at, found {len(found)} in {text!r}")
+        return found[0]  # pyright: ignore[reportReturnType]
 
     def _tokens(self, prompt: str) -> list[int]:
         """A prompt's tokens: those of a user's message, where the tokenizer knows chats."""

@@ -1,0 +1,289 @@
+"""C1, C6, C9, C11 and C14: what is believed, and on what evidence."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+
+from policies.canonical import canonical_json
+from policies.case import Case
+from policies.draft import Path, Violation
+from policies.noise import quantile
+from policies.policy import Constant, DeadEnd, Edit, Promotion
+from policies.report import Decoupling
+from policies.rows import TOLERANCE, Rows, Trial, row_names
+
+# Chance that noise on external alone takes back a promotion that does no harm there. The reviser
+# is stricter.
+OVERRULED = 0.01
+
+
+def c1_external_is_the_authority(case: Case) -> Iterator[Violation]:
+    """C1: external is what the search is after and believes first, and it overrules dev.
+
+    What reads as the parent has it may stand.
+    """
+    policy, parent = case.policy, case.parent
+    if policy.evidence_ranking != parent.evidence_ranking:
+        first = policy.evidence_ranking[0] if policy.evidence_ranking else ""
+        if not _EXTERNAL.search(first) or _PROXY.search(first):
+            reason = "the first kind of evidence is the external score, and no other beside it"
+            yield case.breach("C1", ("evidence_ranking",), reason)
+    if policy.objective != parent.objective:
+        if not _EXTERNAL.search(policy.objective):
+            reason = "the objective is the external score, and names it"
+            yield case.breach("C1", ("objective",), reason)
+        elif _against(case.facts.direction).search(policy.objective):
+            reason = f"the substrate's direction is to {case.facts.direction} the external score"
+            yield case.breach("C1", ("objective",), reason)
+    for i, promotion in case.promotions():
+        if (said := _overruled(promotion, case.facts.rows)) is not None:
+            path = ("standing_recipe", "provenance", i)
+            yield case.breach("C1", path, f"external overrules what dev says for it: {said}")
+
+
+def c6_no_threshold_is_lowered(case: Case) -> Iterator[Violation]:
+    """C6: the noise is not below the computed one, nor what stands below the bar it had to pass."""
+    policy, rows = case.policy, case.facts.rows
+    if rows.newest is not None:
+        computed, said = rows.newest.results.noise.model_dump(), policy.noise.model_dump()
+        for name in ("sigma", "threshold", "external_sigma"):
+            least, found = computed[name], said[name]
+            if least is not None and (found is None or found < least - TOLERANCE):
+                reason = f"the evidence computes {name} {least:.6f}, and a policy has no less"
+                yield case.breach("C6", ("noise", name), reason)
+    before, now = case.parent.noise.threshold, policy.noise.threshold
+    seen = _seen(case)
+    if seen and before is not None and (now is None or now < before - TOLERANCE):
+        reason = f"the threshold was {before:.6f} when {seen[0]} was seen, which is not settled yet"
+        yield case.breach("C6", ("noise", "threshold"), reason)
+    for i, promotion in case.promotions():
+        for found in rows.confirmations(promotion.axis, promotion.edit):
+            if _same_trials(found.rows, promotion.rows) and not found.is_confirmed:
+                bar = "unknown" if found.bar is None else f"{found.bar:.6f}"
+                reason = f"it is not confirmed: its bar was {bar}"
+                yield case.breach("C6", ("standing_recipe", "provenance", i, "effect"), reason)
+
+
+def c9_claims_cite_rows_that_say_so(case: Case) -> Iterator[Violation]:
+    """C9: what is cited exists, a claim finds in its rows what they hold, and so does a promotion.
+
+    The words of a claim are for a reader. Its findings, the effect of a promotion or of a dead
+    end, and the constants of the standing recipe are compared with the rows.
+    """
+    rows = case.facts.rows
+    for path, row in _cited(case):
+        if row not in rows:
+            yield case.breach("C9", path, f"no row `{row}` is in this campaign")
+    for i, claim in enumerate(case.policy.claims):
+        if not claim.findings and claim not in case.parent.claims:
+            reason = "a claim says in `findings` what at least one of its rows holds"
+            yield case.breach("C9", ("claims", i, "findings"), reason)
+        for j, finding in enumerate(claim.findings):
+            path = ("claims", i, "findings", j)
+            if finding.row not in claim.rows:
+                yield case.breach("C9", path, f"claim `{claim.id}` does not cite `{finding.row}`")
+            elif finding.row in rows and not rows.holds(finding):
+                held = {one.what: one.value for one in rows.findings(finding.row)}
+                yield case.breach("C9", path, f"`{finding.row}` holds {canonical_json(held)}")
+    known = {end.id for end in case.parent.dead_ends}
+    for i, end in enumerate(case.policy.dead_ends):
+        if end.id not in known and (said := _unlike(end, rows)) is not None:
+            yield case.breach("C9", ("dead_ends", i, "effect"), said)
+    for i, promotion in case.promotions():
+        if (said := _unconfirmed(promotion, rows)) is not None:
+            yield case.breach("C9", ("standing_recipe", "provenance", i), said)
+    yield from _unexplained(case)
+
+
+def c11_a_decoupled_proxy_does_not_rank(case: Case) -> Iterator[Violation]:
+    """C11: where dev misleads it is not trusted, brings no candidate, and external is looked at."""
+    policy, parent, newest = case.policy, case.parent, case.facts.rows.newest
+    entries = {} if newest is None else {e.domain: e for e in newest.results.decoupling}
+    misleading = [name for name, entry in entries.items() if entry.verdict == "decoupled"]
+    for name in misleading:
+        if policy.trust.get(name, "trusted") == "trusted":
+            reason = f"dev has come apart from external in `{name}`: {_apart(entries[name])}"
+            yield case.breach("C11", ("trust", name), f"{reason}; it is suspect or inverted")
+    for name, trust in parent.trust.items():
+        regained = trust != "trusted" and policy.trust.get(name, "trusted") == "trusted"
+        if regained and name not in misleading:
+            found = entries[name].verdict if name in entries else "no verdict"
+            if found != "tracking":
+                reason = f"it was {trust}, and is trusted again once dev is seen to track: {found}"
+                yield case.breach("C11", ("trust", name), reason)
+    facts = case.facts
+    wanted = min(parent.budget.looks, facts.looks_per_round, facts.looks_left)
+    if misleading and policy.budget.looks < wanted:
+        reason = f"while dev misleads, external is looked at: {wanted} looks a round at least"
+        yield case.breach("C11", ("budget", "looks"), reason)
+    for i, replicate in enumerate(policy.replicates):
+        trial = facts.rows.trial(replicate.origin)
+        if replicate in parent.replicates or trial is None:
+            continue
+        if name := _only_by_a_misleading_score(trial, misleading):
+            reason = f"nothing speaks for it but its dev score in `{name}`, which misleads"
+            yield case.breach("C11", ("replicates", i, "origin"), reason)
+
+
+def c14_one_window_of_evidence(case: Case) -> Iterator[Violation]:
+    """C14: it names all reports so far as its window, and they are of one substrate and one law."""
+    facts, rows = case.facts, case.facts.rows
+    window = rows.window()
+    if case.policy.window != window:
+        wanted = None if window is None else window.model_dump(mode="json")
+        reason = f"the decision rests on all rounds so far: {canonical_json(wanted)}"
+        yield case.breach("C14", ("window",), reason)
+    for number, report in rows.reports.items():
+        pins = (
+            ("substrate", facts.substrate_sha256, report.results.substrate_sha256),
+            ("constitution", facts.constitution_sha256, report.results.constitution_sha256),
+        )
+        for what, pinned, found in pins:
+            if pinned != found:
+                reason = f"round {number} ran under another {what}: wanted {pinned}, found {found}"
+                yield Violation("C14", "", reason)
+    compared: list[tuple[Path, Sequence[str]]] = [(("noise", "rows"), case.policy.noise.rows)]
+    compared += [
+        (("standing_recipe", "provenance", i, "rows"), promotion.rows)
+        for i, promotion in case.promotions()
+    ]
+    for path, cited in compared:
+        trials = filter(None, map(rows.trial, cited))
+        versions = {trial.slot.dev.metric_version for trial in trials if trial.slot.dev}
+        if len(versions) > 1:
+            reason = f"these rows are of {len(versions)} versions of the metric: {sorted(versions)}"
+            yield case.breach("C14", path, reason)
+
+
+_EXTERNAL = re.compile(r"(?i)\bexternal\b")
+_PROXY = re.compile(r"(?i)\b(dev|proxy|internal)\b")
+_WORSE = {
+    "maximise": r"lower|reduce|minimi[sz]e|decrease|worsen|drop",
+    "minimise": r"raise|increase|maximi[sz]e|worsen|grow",
+}
+
+
+def _against(direction: str) -> re.Pattern[str]:
+    """Words that send the external score the wrong way, such as `minimise the external`."""
+    return re.compile(rf"(?i)\b({_WORSE[direction]})\b(\W+\w+){{0,3}}\W+external\b")
+
+
+def _overruled(promotion: Promotion, rows: Rows) -> str | None:
+    """What the looks at an edit's trials say, where it is worse than the anchors beyond noise."""
+    seen = [
+        (trial.verdict.external_effect, trial.verdict.external_error)
+        for trial in rows.trials(promotion.axis)
+        if trial.slot.edit == promotion.edit and trial.verdict is not None
+    ]
+    looks = [(effect, error) for effect, error in seen if effect is not None and error is not None]
+    if not looks or rows.newest is None:
+        return None
+    mean = fmean(effect for effect, _ in looks)
+    error = math.hypot(*(error for _, error in looks)) / len(looks)
+    if mean >= -quantile(rows.newest.results.noise.external_degrees, OVERRULED) * error:
+        return None
+    return f"{mean:+.4f} over {len(looks)} looks, with a standard error of {error:.4f}"
+
+
+def _seen(case: Case) -> list[str]:
+    """Candidates of the parent that the draft runs again or promotes, by their origin."""
+    kept = [(item.axis, item.edit) for item in case.policy.replicates]
+    kept += [(item.axis, item.edit) for _, item in case.promotions()]
+    return [item.origin for item in case.parent.replicates if (item.axis, item.edit) in kept]
+
+
+def _cited(case: Case) -> Iterator[tuple[Path, str]]:
+    """Every row that a draft cites. Dead ends of the parent are C7's, origins are C4's."""
+    policy = case.policy
+    known = {end.id for end in case.parent.dead_ends}
+    lists: list[tuple[Path, Sequence[str]]] = [(("noise", "rows"), policy.noise.rows)]
+    lists += [(("claims", i, "rows"), claim.rows) for i, claim in enumerate(policy.claims)]
+    lists += [(("axes", i, "evidence"), axis.evidence) for i, axis in enumerate(policy.axes)]
+    lists += [
+        (("standing_recipe", "provenance", i, "rows"), promotion.rows)
+        for i, promotion in enumerate(policy.standing_recipe.provenance)
+    ]
+    lists += [
+        (("dead_ends", i, "rows"), end.rows)
+        for i, end in enumerate(policy.dead_ends)
+        if end.id not in known
+    ]
+    return ((((*path, j), row)) for path, cited in lists for j, row in enumerate(cited))
+
+
+def _unlike(end: DeadEnd, rows: Rows) -> str | None:
+    """How the effect of a dead end is not that of its rows."""
+    trials = filter(None, map(rows.trial, end.rows))
+    effects = [t.verdict.effect for t in trials if t.verdict and t.verdict.effect is not None]
+    if not effects:
+        return None if end.effect is None else "none of its rows has an effect: it must be null"
+    low, high = min(effects) - TOLERANCE, max(effects) + TOLERANCE
+    if end.effect is not None and low <= end.effect <= high:
+        return None
+    return f"the effects of its rows lie between {min(effects):.4f} and {max(effects):.4f}"
+
+
+def _unconfirmed(promotion: Promotion, rows: Rows) -> str | None:
+    """How a promotion is not what a report says of the fresh runs of its edit."""
+    reported = [
+        found
+        for found in rows.confirmations(promotion.axis, promotion.edit)
+        if _same_trials(found.rows, promotion.rows)
+    ]
+    if not reported:
+        return "no report counts these rows as all fresh runs of this edit on this axis"
+    channels = [value for found in reported for value in (found.effect, found.external_effect)]
+    effects = [effect for effect in channels if effect is not None]
+    if any(abs(effect - promotion.effect) <= TOLERANCE for effect in effects):
+        return None
+    return f"the report has the effect {canonical_json(effects)}"
+
+
+def _unexplained(case: Case) -> Iterator[Violation]:
+    """What stands in the recipe, did not before, and was promoted by nothing."""
+    recipe, before = case.policy.standing_recipe, case.parent.standing_recipe
+    edits = [promotion.edit for promotion in recipe.provenance]
+    reason = "what is new in the standing recipe is what a promotion in its provenance merged"
+    for file, constants in recipe.overrides.items():
+        for name, value in constants.items():
+            stood = name in before.overrides.get(file, {})
+            stood = stood and _same(before.overrides[file][name], value)
+            if not stood and not any(_sets(edit, file, name, value) for edit in edits):
+                path = ("standing_recipe", "overrides", file, name)
+                yield case.breach("C9", path, reason)
+    for i, patch in enumerate(recipe.patches):
+        if patch not in before.patches and patch not in [edit.patch for edit in edits]:
+            yield case.breach("C9", ("standing_recipe", "patches", i), reason)
+
+
+def _sets(edit: Edit, file: str, name: str, value: Constant) -> bool:
+    constants = edit.overrides.get(file, {})
+    return name in constants and _same(constants[name], value)
+
+
+def _same(one: Constant, other: Constant) -> bool:
+    return canonical_json(one) == canonical_json(other)
+
+
+def _same_trials(one: Sequence[str], other: Sequence[str]) -> bool:
+    return set(row_names(one)) == set(row_names(other))
+
+
+def _apart(entry: Decoupling) -> str:
+    if entry.dev_change is None or entry.external_change is None:
+        return "the report says so"
+    return f"dev {entry.dev_change:+.4f}, external {entry.external_change:+.4f}"
+
+
+def _only_by_a_misleading_score(trial: Trial, misleading: Sequence[str]) -> str | None:
+    """The misleading domain whose dev score is all that an edit raises, if there is one."""
+    verdict = trial.verdict
+    if verdict is None or not misleading or (verdict.external_effect or 0) > 0:
+        return None
+    parts = verdict.domains
+    if "overall" in misleading and sum(part.effect * part.n for part in parts.values()) > 0:
+        return "overall"
+    raised = {name for name, part in parts.items() if part.effect > 0}
+    found = sorted(raised & set(misleading))
+    return found[0] if found and raised <= set(misleading) else None
