@@ -5,14 +5,16 @@
         take looks                     a rationed few external scores
         report                         by code, from the rows
         revise, review, record         only the policy is promoted, within the constitution
+        anchor                         the ledger's head, kept outside of the database
         publish                        artifacts and events, from the outbox
+    end                                when the plan says so; else `export` does it when asked
 
 Whatever was recorded is never done again, so the same loop runs and resumes a campaign.
 """
 
 import asyncio
-import os
 import shutil
+from collections.abc import Awaitable, Callable
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
@@ -22,13 +24,15 @@ from prefect.states import Cancelled
 
 from flows import round as steps
 from flows.clock import Clock
+from flows.export import conclude
 from flows.house import open_house
 from flows.lease import CampaignStopped, held
 from flows.plan import Plan
+from flows.program import program_sha256
 from flows.publish import publish_outbox
 from flows.revision import revise_policy
 from flows.start import start_campaign
-from flows.trial import run_trial
+from flows.trial import run_trial, runs_at_once
 
 # A cached step is a lie: what was done is known from the ledger alone.
 trial = task(name="trial", task_run_name="trial-r{number}-s{slot}", cache_policy=NO_CACHE)(
@@ -56,25 +60,51 @@ async def resume(campaign_id: str) -> str | State[str]:
     return await conduct(open_house().ledger.find_campaign(campaign_id).id)
 
 
+@flow(name="export")
+async def export(campaign_id: str) -> str | State[str]:
+    """Confirm a campaign's candidate on fresh seeds, open its lockbox once, write the adapter.
+
+    Args:
+        campaign_id: The campaign's id, as `seedbed report` lists it.
+    """
+    campaign_id = open_house().ledger.find_campaign(campaign_id).id
+    return await alone(campaign_id, lambda: end(campaign_id))
+
+
 async def conduct(campaign_id: str) -> str | State[str]:
     """Run what is left of a campaign, as the only process that does. Stopped is cancelled."""
-    house = open_house()
+    return await alone(campaign_id, lambda: run_rounds(campaign_id))
+
+
+async def alone(campaign_id: str, work: Callable[[], Awaitable[None]]) -> str | State[str]:
+    """Do something to a campaign while this process holds its lease. Stopped is cancelled."""
     try:
-        async with held(house, campaign_id):
-            await run_rounds(campaign_id)
+        async with held(open_house(), campaign_id):
+            await work()
     except CampaignStopped as stopped:
         return Cancelled(message=str(stopped))
     return campaign_id
 
 
+async def end(campaign_id: str) -> None:
+    """Choose, confirm, open the lockbox, export: see `flows/finale.py`."""
+    house = open_house()
+    await conclude(house, campaign_id)
+    await publish_outbox(house.ledger, campaign_id)
+
+
 async def run_rounds(campaign_id: str) -> None:
     """Every round without a report, in order. How it ended is noted, whatever ended it."""
     house = open_house()
-    house.ledger.note(campaign_id, "campaign.conducted", campaign_id, {})
+    conducted = {"program": program_sha256()}
+    house.ledger.note(campaign_id, "campaign.conducted", campaign_id, conducted)
+    house.drop_anchor()
     try:
         for number in range(1, house.plan(campaign_id).rounds + 1):
             if house.ledger.report(campaign_id, number) is None:
                 await research_round(campaign_id, number)
+        if house.plan(campaign_id).end.at_once:
+            await conclude(house, campaign_id)
         await publish_outbox(house.ledger, campaign_id)
     except BaseException as error:
         cause = first_cause(error)
@@ -85,6 +115,7 @@ async def run_rounds(campaign_id: str) -> None:
     finally:
         shutil.rmtree(house.settings.forks / campaign_id, ignore_errors=True)
     house.ledger.note(campaign_id, "campaign.completed", campaign_id, {})
+    house.drop_anchor()
 
 
 async def research_round(campaign_id: str, number: int) -> None:
@@ -96,7 +127,7 @@ async def research_round(campaign_id: str, number: int) -> None:
         await steps.open_round(house, campaign_id, number)
 
     recorded = {row.slot for row in house.ledger.trials(campaign_id, number)}
-    gate = asyncio.Semaphore(plan.at_once or trials_at_once(campaign_id))
+    gate = asyncio.Semaphore(plan.at_once or runs_at_once(house.snapshot(campaign_id)))
 
     async def through_gate(slot: int) -> None:
         async with gate:
@@ -114,6 +145,7 @@ async def research_round(campaign_id: str, number: int) -> None:
         revision = await revise_policy(house, campaign_id, report)
     with clock.phase("record"):
         steps.record_round(house, campaign_id, report, revision)
+        house.drop_anchor()
     with clock.phase("publish"):
         await publish_outbox(house.ledger, campaign_id)
     house.ledger.note(campaign_id, "round.timed", f"r{number}", clock.seconds)
@@ -124,9 +156,3 @@ def first_cause(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def trials_at_once(campaign_id: str) -> int:
-    """As many trials as the processors have room for at the substrate's threads a trial."""
-    threads = open_house().snapshot(campaign_id).manifest.run.threads
-    return max(1, len(os.sched_getaffinity(0)) // threads)

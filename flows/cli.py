@@ -7,6 +7,7 @@ wanted, found, and what to do; 3 stopped and resumable; 130 interrupted and resu
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,7 +25,9 @@ app = typer.Typer(
 app.add_typer(
     policy_commands, name="policy", help="The search policy: what it says, since when, and why."
 )
-app.add_typer(substrate_commands, name="substrate", help="Drop-ins: list, new, check, seal.")
+app.add_typer(
+    substrate_commands, name="substrate", help="Drop-ins: list, show, new, check, seal, calibrate."
+)
 
 STOP_SECONDS = 20.0
 CampaignId = Annotated[
@@ -47,10 +50,14 @@ def run(
     rollouts: Annotated[int, typer.Option(min=0, help="Rollouts a trial; 0: default.")] = 0,
     looks: Annotated[int, typer.Option(min=0, help="External scores, all in all.")] = 100,
     looks_per_round: Annotated[int, typer.Option(min=0, help="External scores a round.")] = 4,
+    end_seeds: Annotated[int, typer.Option(min=2, help="Fresh seeds at the end.")] = 3,
+    end_at_once: Annotated[
+        bool, typer.Option("--export", help="End as `seedbed export` does, after the last round.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a campaign in this process. Needs no Prefect server; uses PREFECT_API_URL if set."""
-    from flows.plan import BudgetPlan, Plan
+    from flows.plan import BudgetPlan, EndPlan, Plan
 
     plan = Plan(
         substrate=substrate,
@@ -63,6 +70,7 @@ def run(
         policy=policy,
         at_once=at_once,
         budget=BudgetPlan(rollouts=rollouts, looks=looks, looks_per_round=looks_per_round),
+        end=EndPlan(seeds=end_seeds, at_once=end_at_once),
     )
     _in_foreground(plan, as_json)
 
@@ -145,6 +153,69 @@ def report(
 
 
 @app.command()
+def export(
+    campaign: CampaignId = "",
+    to: Annotated[Path | None, typer.Option(help="A new folder to put a copy in.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Confirm a campaign's candidate on fresh seeds, open its lockbox once, write the adapter.
+
+    Goes on where it was interrupted; the lockbox is opened only once, whatever happens.
+    """
+    import asyncio
+    import shutil
+
+    from flows.export import conclude, exported
+    from flows.house import open_house
+    from flows.lease import held
+
+    house = open_house()
+    campaign_id = house.ledger.find_campaign(campaign or None).id
+
+    async def end() -> Path:
+        async with held(house, campaign_id):
+            return await conclude(house, campaign_id)
+
+    folder = asyncio.run(end())
+    if to is not None:
+        shutil.copytree(folder, to)
+        folder = to
+    found = exported(house, campaign_id) or {}
+    if as_json:
+        print(json.dumps({"campaign": campaign_id, "folder": str(folder), **found}, indent=2))
+    else:
+        print((folder / "README.md").read_text("utf-8"))
+        print(f"{folder}: {', '.join(sorted(found['files']))}")
+
+
+@app.command()
+def verify(
+    campaign: Annotated[
+        str, typer.Argument(help="Only what belongs to this campaign; empty: all of them.")
+    ] = "",
+    anchor: Annotated[
+        Path | None, typer.Option(help="Check against this copy of the anchor as well.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check everything that the ledger vouches for, and name the first thing tampered with.
+
+    Exit codes: 0 all is as it was recorded; 1 tampered with; 2 not all of it could be checked.
+    """
+    from flows.verify import exit_code
+    from flows.verify import verify as checks_of
+
+    checks = []
+    for check in checks_of(campaign or None, anchor):
+        checks.append(check)
+        if not as_json:
+            print(f"{check.state:9}  {check.what}: {check.found}", flush=True)
+    if as_json:
+        print(json.dumps([vars(check) for check in checks], indent=2))
+    raise SystemExit(exit_code(checks))
+
+
+@app.command()
 def doctor(as_json: AsJson = False) -> None:
     """Check this installation and say how to mend what is wrong. Exit 2 if anything is."""
     from flows.doctor import examine
@@ -195,6 +266,7 @@ def _in_foreground(what: object, as_json: bool) -> None:
     """Run the plan, or resume the campaign of that name, and show what came of it."""
     from rich.console import Console
 
+    from flows.export import exported
     from flows.foreground import prepare_prefect, run_in_foreground
     from flows.house import open_house
     from flows.plan import Plan
@@ -207,8 +279,10 @@ def _in_foreground(what: object, as_json: bool) -> None:
         campaign_id = ""
     else:
         campaign_id = house.ledger.find_campaign(str(what) or None).id
-        done, rounds = len(house.ledger.reports(campaign_id)), house.plan(campaign_id).rounds
-        if done == rounds and not house.ledger.unpublished(campaign_id):
+        plan = house.plan(campaign_id)
+        done, rounds = len(house.ledger.reports(campaign_id)), plan.rounds
+        ended = exported(house, campaign_id) is not None or not plan.end.at_once
+        if done == rounds and ended and not house.ledger.unpublished(campaign_id):
             print(f"{campaign_id} is complete: nothing to resume", file=sys.stderr)
             return
         print(f"resuming {campaign_id}: {done} of {rounds} rounds are done", file=sys.stderr)
@@ -255,6 +329,8 @@ def _explain(error: Exception) -> tuple[str, int] | None:
     from pydantic import ValidationError
 
     from agents.worker import UnknownWorker
+    from flows.clean_run import RunFailed
+    from flows.finale import CampaignUnfinished, NothingToExport
     from flows.foreground import Interrupted
     from flows.house import BadHome
     from flows.lease import CampaignBusy, LeaseLost
@@ -276,8 +352,15 @@ def _explain(error: Exception) -> tuple[str, int] | None:
         faults = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         return "the plan is not valid: " + "; ".join(faults), 2
     refused = (BadDropIn, BadPlan, UnknownWorker, NotInLedger, CampaignBusy, LeaseLost)
-    refused = (*refused, BadRollback, NothingSaid)
-    damaged = (BadHome, NoSnapshot, SnapshotDamaged, UnknownSchema, ConstitutionChanged)
+    refused = (*refused, BadRollback, NothingSaid, RunFailed, CampaignUnfinished)
+    damaged = (
+        NothingToExport,
+        BadHome,
+        NoSnapshot,
+        SnapshotDamaged,
+        UnknownSchema,
+        ConstitutionChanged,
+    )
     if isinstance(error, (*refused, *damaged)):
         return str(error), 2
     if "prefect" in sys.modules:

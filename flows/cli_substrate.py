@@ -1,4 +1,4 @@
-"""`seedbed substrate`: drop-ins listed, made from a template, checked and sealed."""
+"""`seedbed substrate`: drop-ins listed, shown, made, checked, sealed and calibrated."""
 
 import json
 from pathlib import Path
@@ -14,18 +14,101 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")
 
 @substrate_commands.command("list")
 def list_substrates(as_json: AsJson = False) -> None:
-    """List the drop-ins in `substrate/library`."""
+    """List the drop-ins in `substrate/library`, with what was calibrated of each."""
+    from flows.calibrate import calibrations_of
+    from flows.house import open_house
     from substrate.check import list_dropins
     from substrate.dropin import read_dropin
 
+    house = open_house()
     found = [read_dropin(folder).manifest for folder in list_dropins()]
     if as_json:
-        print(json.dumps([manifest.model_dump(mode="json") for manifest in found], indent=2))
+        listed = [
+            manifest.model_dump(mode="json")
+            | {"calibrations": [vars(item) for item in calibrations_of(house, manifest.name)]}
+            for manifest in found
+        ]
+        print(json.dumps(listed, indent=2))
         return
     for manifest in found:
         print(f"{manifest.name:24} {manifest.title}")
+        for item in calibrations_of(house, manifest.name):
+            print(f"{'':24} {item}")
     if not found:
         print("none; `seedbed substrate new NAME` writes a template")
+
+
+@substrate_commands.command()
+def show(name: Name, as_json: AsJson = False) -> None:
+    """Show a drop-in: base, sets, budget, limits, and the baselines that were calibrated."""
+    from flows.calibrate import calibrations_of
+    from flows.house import open_house
+    from substrate.check import find_dropin
+    from substrate.dropin import read_dropin
+
+    manifest = read_dropin(find_dropin(name)).manifest
+    found = calibrations_of(open_house(), manifest.name)
+    if as_json:
+        shown = manifest.model_dump(mode="json") | {"calibrations": [vars(item) for item in found]}
+        print(json.dumps(shown, indent=2))
+        return
+    print(f"{manifest.name}: {manifest.title}")
+    print(f"base      {manifest.base.source}, {manifest.base.licence}, {manifest.base.sha256[:12]}")
+    adapter = manifest.adapter
+    print(f"adapter   rank {adapter.rank}, alpha {adapter.alpha:g}, on {adapter.target_modules}")
+    print(f"budget    {manifest.budget.rollouts} rollouts, {manifest.limits.seconds:g} s")
+    sets = manifest.sets
+    scored_sets = {"dev": sets.dev, "external": sets.external, "lockbox": sets.lockbox}
+    for what, scored in scored_sets.items():
+        print(f"{what:9} {scored.metric}, {scored.direction}; {', '.join(scored.domains)}")
+    for item in found:
+        print(f"baseline  {item}")
+    if not found:
+        print(f"baseline  none; `seedbed substrate calibrate {name}` measures it")
+
+
+@substrate_commands.command()
+def calibrate(
+    name: Name,
+    recipe: Annotated[str, typer.Option(help="Recipe; empty: the substrate's default.")] = "",
+    rollouts: Annotated[int, typer.Option(min=0, help="Rollouts a run; 0: default.")] = 0,
+    runs: Annotated[int, typer.Option(min=2, help="Seeds on which the recipe is run.")] = 8,
+    at_once: Annotated[int, typer.Option(min=0, help="Runs at one time; 0: by cores.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the baseline and the noise of the unmodified recipe, and what must not beat it.
+
+    Goes on where it was interrupted. Exit 2 with the named rules that a degenerate probe breaks.
+    """
+    import asyncio
+
+    from flows.calibrate import calibrate as measure_baseline
+    from flows.calibrate import calibrations_of, find_subject
+    from flows.house import open_house
+    from policies.baseline import faults, score_of
+
+    house = open_house()
+    subject = find_subject(house, name, recipe, rollouts)
+    rows = asyncio.run(measure_baseline(house, subject, runs=runs, at_once=at_once))
+    found = faults(rows, subject.snapshot.manifest.sets.dev.direction)
+    (summary,) = [
+        item
+        for item in calibrations_of(house, subject.snapshot.manifest.name)
+        if (item.substrate_sha256, item.recipe, item.rollouts)
+        == (subject.snapshot.digest, subject.recipe, subject.rollouts)
+    ]
+    if as_json:
+        print(json.dumps(vars(summary) | {"faults": found}, indent=2))
+    else:
+        for row in rows:
+            score = score_of(row, "dev")
+            shown = f"{score.value:.4f} of {score.n} problems" if score else row.reason
+            print(f"{row.probe:9} {row.number:3}  {row.outcome:12}  {shown}")
+        print(summary)
+        for fault in found:
+            print(fault)
+    if found:
+        raise SystemExit(2)
 
 
 @substrate_commands.command()

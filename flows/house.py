@@ -6,6 +6,7 @@ from pathlib import Path
 
 from flows.plan import Plan
 from flows.settings import Settings
+from policies.anchor import drop_anchor
 from policies.ledger import Ledger
 from policies.policy import SearchPolicy
 from policies.report import RoundReport
@@ -52,6 +53,10 @@ class House:
     def trial_folder(self, campaign_id: str, number: int, slot: int) -> Path:
         """Where the log and the metrics of a trial's counted run are kept."""
         return self.settings.artifacts / campaign_id / f"r{number}" / f"s{slot}"
+
+    def drop_anchor(self) -> None:
+        """Write the ledger's head to the anchor: what came before can then not be rewritten."""
+        drop_anchor(self.ledger, self.settings.anchor)
 
     @property
     def adapters(self) -> Path:

@@ -22,6 +22,31 @@ class BudgetPlan(BaseModel):
     )
 
 
+class EndPlan(BaseModel):
+    """How the campaign ends; all of it is declared before anything is measured.
+
+    The candidate is the standing recipe of the newest policy. It and the recipe that the campaign
+    began with are run on fresh seeds; it is confirmed where its external score is better beyond
+    chance. The adapter of its first evaluated run is exported. The lockbox is opened once, after
+    all of this, and decides nothing.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seeds: int = Field(
+        default=3,
+        ge=2,
+        le=100,
+        description="Fresh seeds for each of the two recipes. Each run has one more external score "
+        "than the looks of the rounds.",
+    )
+    at_once: bool = Field(
+        default=False,
+        description="End the campaign after its last round; else when `seedbed export` asks for "
+        "it: the lockbox is opened only once.",
+    )
+
+
 class Plan(BaseModel):
     """A campaign: what to run, how often, how wide, from which seed."""
 
@@ -81,8 +106,18 @@ class Plan(BaseModel):
         description="What the campaign may use.",
         json_schema_extra={"position": 9},
     )
+    end: EndPlan = Field(
+        default=EndPlan(),
+        description="How the campaign ends.",
+        json_schema_extra={"position": 10},
+    )
 
 
 def slug(text: str) -> str:
     """`text` in lower case letters, digits and single hyphens; Prefect's artifact keys need it."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def artifact_key(campaign: str, what: str) -> str:
+    """The key of one of a campaign's artifacts: `report`, `scores`, `card` and so on."""
+    return f"{campaign}-{what}"

@@ -19,6 +19,7 @@ from prefect.client.schemas.actions import ArtifactCreate
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
+from flows.plan import artifact_key
 from policies.diff import diff_lines, diff_markdown, diff_policies
 from policies.draft import Violation
 from policies.escape import code, markdown, one_line
@@ -50,11 +51,6 @@ _EVENTS = uuid.UUID("6d3c1c1e-5d0b-5f0e-9a56-2f6f2f9f7c11")
 _SECONDS = 30.0  # for one request to a server that is there but does not answer
 
 logger = logging.getLogger(__name__)
-
-
-def artifact_key(campaign: str, what: str) -> str:
-    """The key of one of a campaign's artifacts: `report`, `scores`, `policy-diff`, `index`."""
-    return f"{campaign}-{what}"
 
 
 def outbox_rows(

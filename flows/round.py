@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agents.collector import choose_looks, collect
+from flows.calibrate import calibration_of
 from flows.house import House
 from flows.publish import outbox_rows
 from flows.revision import Revision, policy_rows
@@ -139,6 +140,7 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
         substrate_sha256=campaign.substrate_sha256,
         constitution_sha256=campaign.constitution_sha256,
         recipe=campaign.recipe,
+        calibration=calibration_of(house, campaign_id),
     )
     started = house.ledger.round(campaign_id, number).started_at
     ended = max(row.finished_at for row in trials)
@@ -149,6 +151,7 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
     for account in accounts:
         for phase, seconds in account.seconds.items():
             phases[phase] = phases.get(phase, 0.0) + seconds
+    last = house.ledger.last_event_of_round(campaign_id, number)
     return RoundReport(
         campaign=campaign_id,
         round=number,
@@ -160,6 +163,8 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
             slots=accounts,
             worker=campaign.worker,
             isolation="; ".join(sorted({account.isolation for account in accounts})),
+            ledger_seq=last.seq,
+            ledger_hash=last.hash,
         ),
     )
 

@@ -11,8 +11,9 @@ from prefect import Flow, aserve
 from prefect.deployments.runner import RunnerDeployment
 from prefect.types.entrypoint import EntrypointType
 
-from flows.campaign import campaign, resume
+from flows.campaign import campaign, export, resume
 from flows.house import open_house
+from flows.keeping import calibrate, verify
 from flows.publish import publish_outbox
 
 CAMPAIGN = """\
@@ -27,6 +28,19 @@ RESUME = """\
 Go on with a campaign that was stopped or whose process died, after its last recorded trial. Its id
 is in the run's result, in its artifacts' keys, and in `seedbed report`.
 """
+EXPORT = """\
+End a campaign whose rounds are done: its candidate is run on fresh seeds beside the recipe that the
+campaign began with, its lockbox is opened **once**, and the adapter is written with a model card,
+which is the artifact `CAMPAIGN-card`.
+"""
+CALIBRATE = """\
+Run a substrate's unmodified recipe on fresh seeds, and the probes that must not beat it. Campaigns
+on that snapshot, recipe and budget that start afterwards know the noise from round 1.
+"""
+VERIFY = """\
+Check everything that the ledger vouches for: chain, anchor, substrates, adapters, reports. The run
+fails with the first thing that was tampered with.
+"""
 
 
 async def main() -> None:
@@ -37,6 +51,9 @@ async def main() -> None:
     await aserve(
         await _deployment(campaign, CAMPAIGN),
         await _deployment(resume, RESUME),
+        await _deployment(export, EXPORT),
+        await _deployment(calibrate, CALIBRATE),
+        await _deployment(verify, VERIFY),
         # Schedules outlive `seedbed down`: they fire again after the next `seedbed up`.
         pause_on_shutdown=False,
         print_starting_message=False,

@@ -29,6 +29,11 @@ class Settings(BaseSettings):
         return self.home.expanduser().absolute()
 
     @property
+    def anchor(self) -> Path:
+        """Heads of the ledger's hash chain; see `policies/anchor.py`."""
+        return self.folder / "ledger.anchor"
+
+    @property
     def store(self) -> Path:
         """Sealed snapshots and judges."""
         return self.folder / "store"

@@ -38,7 +38,8 @@ from flows.settings import Settings
 # Prefect gives the runs of a serving process 30 s after SIGTERM, then cancels them.
 DRAIN_SECONDS = 40.0
 MARK = "SEEDBED_STANDING"  # in the environment of every process that comes of one `up`
-DEPLOYMENTS = ("campaign/campaign", "resume/resume")
+SERVED = ("campaign", "resume", "export", "calibrate", "verify")
+DEPLOYMENTS = tuple(f"{name}/{name}" for name in SERVED)
 _POLL_SECONDS = 0.05
 
 

@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agents.worker import find_worker
+from flows.calibrate import pin_calibration
 from flows.house import House
 from flows.plan import Plan, slug
+from policies.chain import Note
 from policies.constitution import constitution_sha256
 from policies.policy import Constant, SearchPolicy
-from policies.tables import Campaign, Policy, Substrate
+from policies.tables import Campaign, Policy, Row, Substrate
 from substrate.check import check_dropin, find_dropin
 from substrate.constants import rewrite_constants
 from substrate.dropin import BadDropIn, DropInFolder, read_dropin
@@ -44,7 +46,7 @@ def start_campaign(house: House, plan: Plan, flow_run_id: str | None = None) -> 
     name = slug(plan.name or "-".join(parts)) or "campaign"
     campaign_id = f"{name}-{secrets.token_hex(3)}"
     now = datetime.now(UTC)
-    rows = [
+    rows: list[Row | Note] = [
         Campaign(
             id=campaign_id,
             name=name,
@@ -81,6 +83,8 @@ def start_campaign(house: House, plan: Plan, flow_run_id: str | None = None) -> 
                 sealed_at=now,
             ),
         )
+    if note := pin_calibration(house, campaign_id, snapshot, recipe, plan.budget.rollouts):
+        rows.append(note)
     house.ledger.append(*rows)
     return campaign_id
 

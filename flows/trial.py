@@ -144,6 +144,23 @@ async def attempt_trial(
         except BadEdit as error:
             return record.end(Outcome.CRASHED, f"the edit cannot be used: {error}")
 
+    return await counted_run(
+        house, record, counted, recipe=recipe, rollouts=rollouts, seed=seed, keep=keep
+    )
+
+
+async def counted_run(
+    house: House,
+    record: Record,
+    counted: Fork,
+    *,
+    recipe: str,
+    rollouts: int | None,
+    seed: int,
+    keep: Path,
+) -> Record:
+    """The controller's own run in a fork that nobody touches any more, sealed and scored on dev."""
+    snapshot = counted.snapshot
     with record.clock.phase("run"):
         job = job_for(snapshot, recipe=recipe, seed=seed, rollouts=rollouts)
         record.run = await run_recipe(counted, job)
@@ -166,6 +183,28 @@ async def attempt_trial(
     if measured.score is not None:
         record.dev = SetScore.model_validate(measured.score)
     return record.end(measured.outcome, measured.reason)
+
+
+def runs_at_once(snapshot: Snapshot) -> int:
+    """As many runs as the processors have room for at the substrate's threads a run."""
+    return max(1, len(os.sched_getaffinity(0)) // snapshot.manifest.run.threads)
+
+
+def account_of(record: Record, attempts: int) -> dict[str, Any]:
+    """What a finished run cost, and why it ended as it did: the columns of a `SlotAccount`."""
+    ending = record.run.ending if record.run else None
+    result = record.run.result if record.run else None
+    return {
+        "attempts": attempts,
+        "reason": record.reason[:2000],
+        "notes": record.hand_in.notes[:8000],
+        "seconds": record.clock.seconds,
+        "cpu_seconds": ending.cpu_seconds if ending else 0.0,
+        "peak_memory_mb": ending.peak_memory_mb if ending else 0.0,
+        "rollouts": result.rollouts if result else 0,
+        "tokens": result.tokens if result else 0,
+        "isolation": ISOLATION,
+    }
 
 
 def score_rows(
@@ -212,19 +251,6 @@ def _rows(
         overrides=record.edit.overrides,
         patch=stored[record.edit.patch] if record.edit.patch else None,
     )
-    ending = record.run.ending if record.run else None
-    result = record.run.result if record.run else None
-    account = {
-        "attempts": attempt,
-        "reason": record.reason[:2000],
-        "notes": record.hand_in.notes[:8000],
-        "seconds": record.clock.seconds,
-        "cpu_seconds": ending.cpu_seconds if ending else 0.0,
-        "peak_memory_mb": ending.peak_memory_mb if ending else 0.0,
-        "rollouts": result.rollouts if result else 0,
-        "tokens": result.tokens if result else 0,
-        "isolation": ISOLATION,
-    }
     rows.append(
         Trial(
             campaign=campaign_id,
@@ -240,7 +266,7 @@ def _rows(
             seed=derive_seed(house.campaign(campaign_id).seed, number, assignment.slot),
             adapter_sha256=record.adapter_sha256,
             integrity=json.dumps(record.integrity),
-            account=json.dumps(account),
+            account=json.dumps(account_of(record, attempt)),
             finished_at=datetime.now(UTC),
         )
     )

@@ -11,15 +11,15 @@ def canonical_json(value: Any) -> str:
     Raises ValueError for NaN and infinities: a number that is not finite is a missing value, and
     a missing value is null.
     """
-    return json.dumps(
-        value,
-        sort_keys=True,
-        separators=(",", ":"),
-        ensure_ascii=False,
-        allow_nan=False,
-    )
+    return _ENCODER.encode(value)
 
 
 def digest(value: Any) -> str:
     """sha256 (hex) of the canonical JSON of `value`."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+# One for all: `json.dumps` with options makes an encoder at each call.
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)

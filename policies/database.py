@@ -21,8 +21,17 @@ WAIT_SECONDS = 60  # for the lock, which a writer holds for milliseconds
 WRITERS = 0x5EEDBED  # the advisory lock's number
 
 
+UNREADABLE = DatabaseError  # what asking raises where a database is damaged or cannot be reached
+
+
 class UnknownSchema(RuntimeError):
     """The database holds something that this version did not make, or a later version made."""
+
+
+def is_there(url: str) -> bool:
+    """False for a SQLite file that does not exist: opening it would make one."""
+    file = make_url(url)
+    return file.get_backend_name() != "sqlite" or Path(file.database or "").is_file()
 
 
 def open_database(url: str) -> Engine:

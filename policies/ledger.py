@@ -19,13 +19,18 @@ from sqlmodel import Session, col, select
 from policies.chain import EVENT, Link, Note, chain, first_break, note_link, row_link
 from policies.database import open_database, writer
 from policies.tables import (
+    Arm,
     Attempt,
+    Calibration,
     Campaign,
+    Candidate,
     Claim,
     DeadEnd,
     Event,
+    FinalRun,
     Lease,
     Look,
+    Opening,
     Outbox,
     Patch,
     Policy,
@@ -41,6 +46,7 @@ from policies.tables import (
 )
 
 SHOWN = 20  # of what there is instead, in an error
+MEASURED = ("attempt", "trial", "score", "look")  # the tables that a round fills
 BY_CONTENT = (Substrate, Patch)  # the key is the hash of the content: one row serves all campaigns
 
 R = TypeVar("R", bound=Row)
@@ -137,6 +143,10 @@ class Ledger:
         """The sealed snapshot of that digest, once a campaign used it."""
         return self._find(Substrate, sha256=sha256)
 
+    def substrates(self, name: str | None = None) -> list[Substrate]:
+        """The sealed snapshots, of that name or of any, oldest first."""
+        return sorted(self._all(Substrate, name=name), key=lambda row: (row.sealed_at, row.sha256))
+
     def policies(self, campaign: str) -> list[Policy]:
         return self._all(Policy, campaign=campaign)
 
@@ -203,9 +213,50 @@ class Ledger:
     def patch_text(self, sha256: str) -> str:
         return self._one(Patch, sha256=sha256).text
 
+    def calibrations(
+        self, substrate_sha256: str, recipe: str | None = None, rollouts: int | None = None
+    ) -> list[Calibration]:
+        """Runs and probes of a snapshot: of one recipe at one budget, or of all."""
+        return self._all(
+            Calibration, substrate_sha256=substrate_sha256, recipe=recipe, rollouts=rollouts
+        )
+
+    def candidate(self, campaign: str) -> Candidate | None:
+        """What the campaign will be judged by, once it was chosen."""
+        return self._find(Candidate, campaign=campaign)
+
+    def final_runs(self, campaign: str, arm: Arm | None = None) -> list[FinalRun]:
+        return self._all(FinalRun, campaign=campaign, arm=arm)
+
+    def opening(self, campaign: str) -> Opening | None:
+        """The opening of the campaign's lockbox, if it was opened."""
+        return self._find(Opening, campaign=campaign)
+
     def events(self, campaign: str | None = None, kind: str | None = None) -> list[Event]:
         """Events, of one campaign or of all, in the order in which they happened."""
         return self._all(Event, campaign=campaign, kind=kind)
+
+    def last_event(self) -> Event | None:
+        """The chain's head."""
+        newest = select(Event).order_by(col(Event.seq).desc()).limit(1)
+        with Session(self._engine) as session:
+            return session.exec(newest).first()
+
+    def last_event_of_round(self, campaign: str, round: int) -> Event:
+        """The newest event of what a round measured: of its attempts, trials, scores and looks."""
+        within = f"{campaign}/r{round}/"
+        measured = select(Event).where(
+            Event.campaign == campaign,
+            col(Event.kind).in_(MEASURED),
+            col(Event.subject).startswith(within, autoescape=True),
+        )
+        with Session(self._engine) as session:
+            last = session.exec(measured.order_by(col(Event.seq).desc()).limit(1)).first()
+        if last is None:
+            raise NotInLedger(
+                f"wanted events of {within}: found none; run the round's trials first"
+            )
+        return last
 
     # Leases: held until they expire, unless renewed. A holder's name is one process's own.
 

@@ -367,6 +367,8 @@ def _digests(report: RoundReport) -> list[str]:
         ("constitution", f"`{results.constitution_sha256}`"),
         (f"policy {results.policy_version}", f"`{results.policy_sha256}`"),
     ]
+    if head := report.account.ledger_hash:
+        rows.append((f"ledger, event {report.account.ledger_seq}", f"`{head}`"))
     for slot in results.slots:
         for what, sha256 in (("diff", slot.diff_sha256), ("adapter", slot.adapter_sha256)):
             if sha256:

@@ -216,6 +216,10 @@ class Account(_Part):
     slots: list[SlotAccount]
     worker: str = Field(description="Kind of worker.")
     isolation: str = Field(description="Level of the jail that the runs had.")
+    ledger_seq: int = Field(default=0, ge=0, description="The ledger's last event of this round.")
+    ledger_hash: Sha256 | None = Field(
+        default=None, description="Its hash: kept outside of the ledger, it anchors all before it."
+    )
 
 
 class RoundReport(_Part):

@@ -19,8 +19,11 @@ from policies.policy import Sha256, Slug
 from policies.report import Kind, OutcomeName
 
 ProblemSet = Literal["dev", "external", "lockbox"]
+Probe = Literal["recipe", "base", "random", "constant", "empty"]
+Arm = Literal["candidate", "baseline"]
 Number = Annotated[int, Field(ge=1, lt=2**31)]
 Slot = Annotated[int, Field(ge=0, lt=2**31)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 
@@ -227,6 +230,65 @@ class Patch(Row, table=True):
     @classmethod
     def of(cls, text: str) -> "Patch":
         return cls(sha256=sha256_of(text), text=text)
+
+
+class Calibration(Row, table=True):
+    """A run of a substrate's unmodified recipe on a seed of its own, or a degenerate probe."""
+
+    natural_key = "{substrate_sha256}/{recipe}/{rollouts}/{probe}/{number}"
+    substrate_sha256: Sha256 = Field(primary_key=True)
+    recipe: Name = Field(primary_key=True)
+    rollouts: Count = Field(primary_key=True, sa_type=BigInteger, description="Its budget.")
+    probe: Probe = Field(primary_key=True, sa_type=String)
+    number: Number = Field(primary_key=True)
+    seed: Seed = Field(sa_type=BigInteger)
+    outcome: OutcomeName = Field(sa_type=String)
+    reason: str = Field(sa_type=Text)
+    adapter_sha256: Sha256 | None = None
+    dev: str | None = Field(default=None, sa_type=Text, description="A `SetScore`, as JSON text.")
+    external: str | None = Field(default=None, sa_type=Text, description="A `SetScore` too.")
+    account: str = Field(sa_type=Text, description="What it cost, as JSON text.")
+    finished_at: AwareDatetime = Field(default_factory=utc_now)
+
+
+class Candidate(Row, table=True):
+    """What a campaign will be judged by, chosen before anything of its end was measured."""
+
+    natural_key = "{campaign}"
+    campaign: Slug = Field(primary_key=True)
+    rule: str = Field(sa_type=Text, description="The rule that chose it, in words.")
+    policy_version: Number
+    policy_sha256: Sha256
+    standing_recipe: str = Field(sa_type=Text, description="The recipe, as canonical JSON.")
+    chosen_at: AwareDatetime = Field(default_factory=utc_now)
+
+
+class FinalRun(Row, table=True):
+    """A run of a campaign's end, on a fresh seed: of its candidate, or of what it began with."""
+
+    __tablename__ = "final_run"  # pyright: ignore[reportAssignmentType]
+    natural_key = "{campaign}/{arm}/{number}"
+    campaign: Slug = Field(primary_key=True)
+    arm: Arm = Field(primary_key=True, sa_type=String)
+    number: Number = Field(primary_key=True)
+    seed: Seed = Field(sa_type=BigInteger)
+    outcome: OutcomeName = Field(sa_type=String)
+    reason: str = Field(sa_type=Text)
+    adapter_sha256: Sha256 | None = None
+    dev: str | None = Field(default=None, sa_type=Text, description="A `SetScore`, as JSON text.")
+    external: str | None = Field(default=None, sa_type=Text, description="A `SetScore` too.")
+    account: str = Field(sa_type=Text, description="What it cost, as JSON text.")
+    finished_at: AwareDatetime = Field(default_factory=utc_now)
+
+
+class Opening(Row, table=True):
+    """The one opening of a campaign's lockbox, written before it is opened."""
+
+    natural_key = "{campaign}"
+    campaign: Slug = Field(primary_key=True)
+    candidate_sha256: Sha256 = Field(description="The adapter that is exported.")
+    baseline_sha256: Sha256 | None = Field(default=None, description="The one beside it, if any.")
+    opened_at: AwareDatetime = Field(default_factory=utc_now)
 
 
 class Lease(Row, table=True):

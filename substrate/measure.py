@@ -7,8 +7,9 @@ import math
 import os
 import secrets
 import shutil
+import stat
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -34,6 +35,7 @@ from substrate.store import Snapshot, tree_sha256
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
 CONFIG_BYTES = 64 << 10
+UNSEALED = ".unsealed-"  # how the name of a folder begins that is about to become an adapter
 IGNORED = "README.md"  # PEFT writes one beside every adapter
 
 
@@ -73,22 +75,50 @@ def seal_adapter(fork: Fork, result: Result, into: Path) -> SealedAdapter | Meas
     `invalid_adapter`; what is in the two files is checked by `measure`.
     """
     into.mkdir(parents=True, exist_ok=True)
-    unsealed = into / f".unsealed-{secrets.token_hex(8)}"
+    unsealed = into / f"{UNSEALED}{secrets.token_hex(8)}"
     unsealed.mkdir()
     try:
         _copy_adapter(fork, result.adapter or "", unsealed)
-        sha256 = tree_sha256(unsealed)
-        sealed = into / sha256
-        if not sealed.exists():
-            for name in (CONFIG, WEIGHTS):
-                (unsealed / name).chmod(0o444)
-            unsealed.rename(sealed)
-            sealed.chmod(0o555)
+        return seal_folder(unsealed, into)
     except _NotAnAdapter as error:
         return Measured(Outcome.INVALID_ADAPTER, quote(str(error), {fork.root: "<fork>"}), None)
     finally:
         shutil.rmtree(unsealed, ignore_errors=True)
+
+
+def seal_folder(unsealed: Path, into: Path) -> SealedAdapter:
+    """Rename a folder in `into` that has the two files of an adapter to its hash, read-only."""
+    sha256 = tree_sha256(unsealed)
+    sealed = into / sha256
+    if not sealed.exists():
+        for name in (CONFIG, WEIGHTS):
+            (unsealed / name).chmod(0o444)
+        unsealed.chmod(0o555)  # before it has its name: a process may die in between
+        unsealed.rename(sealed)
     return SealedAdapter(sealed, sha256)
+
+
+def adapter_damage(folder: Path, sha256: str) -> str | None:
+    """How a folder is not the sealed adapter of that hash, or None."""
+    if folder.is_symlink() or not folder.is_dir():
+        return "wanted its folder, found " + ("a link" if folder.is_symlink() else "none")
+    if (names := set(os.listdir(folder))) != {CONFIG, WEIGHTS}:
+        return f"wanted {CONFIG} and {WEIGHTS} alone, found {sorted(names)[:5]}"
+    for path, mode in ((folder, 0o555), (folder / CONFIG, 0o444), (folder / WEIGHTS, 0o444)):
+        info = path.lstat()
+        if not (stat.S_ISDIR if path is folder else stat.S_ISREG)(info.st_mode):
+            return f"wanted {path.name} as a regular file, found a link or something else"
+        if stat.S_IMODE(info.st_mode) != mode:
+            return (
+                f"wanted permissions {mode:04o} of {path.name}, found {info.st_mode & 0o7777:04o}"
+            )
+    found = tree_sha256(folder)
+    return None if found == sha256 else f"its files have hash {found}"
+
+
+def is_unsealed(folder: Path) -> bool:
+    """Whether a folder beside the sealed adapters is what a run that died left."""
+    return folder.name.startswith(UNSEALED)
 
 
 async def measure(
@@ -101,33 +131,55 @@ async def measure(
     wrong with the scorer itself is `infrastructure`, never a score.
     """
     manifest = snapshot.manifest
-    folders = {snapshot.root: "<snapshot>", adapter.path: "<adapter>", problems: "<problems>"}
+    if await asyncio.to_thread(tree_sha256, adapter.path) != adapter.sha256:
+        reason = f"wanted the adapter of hash {adapter.sha256}, found another; seal it anew"
+        return Measured(Outcome.INFRASTRUCTURE, reason, None)
+    orders = {
+        "base": str(snapshot.root / manifest.base.path),
+        "adapter": str(adapter.path),
+        "base_sha256": manifest.base.sha256,
+        **manifest.adapter.model_dump(mode="json"),
+    }
+    folders = {adapter.path: "<adapter>"}
+    return await _score(snapshot, "evaluation/score.py", orders, problems, scored, folders)
+
+
+async def measure_completion(
+    snapshot: Snapshot, completion: str, problems: Path, scored: ScoredSet
+) -> Measured:
+    """Score one and the same completion of every problem: what a model without a mind is worth."""
+    orders = {"completion": completion}
+    return await _score(snapshot, "evaluation/blind.py", orders, problems, scored, {})
+
+
+async def _score(
+    snapshot: Snapshot,
+    program: str,
+    orders: Mapping[str, Any],
+    problems: Path,
+    scored: ScoredSet,
+    names: Mapping[Path, str],
+) -> Measured:
+    """Have a program of the snapshot's evaluation score a set of problems, in a fresh jail."""
+    manifest = snapshot.manifest
+    folders = {snapshot.root: "<snapshot>", problems: "<problems>", **names}
 
     def failed(reason: str) -> Measured:
         return Measured(Outcome.INFRASTRUCTURE, quote(reason, folders), None)
 
-    if await asyncio.to_thread(tree_sha256, adapter.path) != adapter.sha256:
-        return failed(f"wanted the adapter of hash {adapter.sha256}, found another; seal it anew")
     text = problems.read_bytes()
-    orders = {
-        "base": str(snapshot.root / manifest.base.path),
-        "adapter": str(adapter.path),
-        "problems": str(problems),
-        "base_sha256": manifest.base.sha256,
-        **manifest.adapter.model_dump(mode="json"),
-    }
     with tempfile.TemporaryDirectory(prefix="seedbed-measure-") as scratch:
         folders[Path(scratch)] = "<scratch>"
         desk, log = Path(scratch) / "desk", Path(scratch) / "score.log"
         desk.mkdir()
         try:
             ending = await run_jailed(
-                [interpreter(manifest), "-I", "-B", str(snapshot.root / "evaluation/score.py")],
+                [interpreter(manifest), "-I", "-B", str(snapshot.root / program)],
                 cwd=desk,
                 env=environment(manifest),
                 limits=jail_limits(manifest),
                 log=log,
-                stdin=json.dumps(orders).encode(),
+                stdin=json.dumps({**orders, "problems": str(problems)}).encode(),
             )
         except RuntimeError as error:
             return failed(str(error))

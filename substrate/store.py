@@ -227,6 +227,8 @@ class Store:
                 f"wanted {kind} {digest} in the store {self.root}, found none; "
                 "`seedbed substrate seal NAME` makes it from its drop-in"
             )
+        if (place / digest).is_symlink():
+            raise _damaged(place / digest, ".", "changed: a link, sealed as a folder")
         return place / digest
 
 

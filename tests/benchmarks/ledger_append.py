@@ -59,7 +59,7 @@ def _repetition(ledger: Ledger, bare: sqlite3.Connection, number: int) -> dict[s
     for i in range(APPENDS):
         key = number * APPENDS + i
         attempt = Attempt(campaign="bench", round=1, slot=key, attempt=1, kind="anchor", seed=key)
-        rows = _trial(key)
+        rows = trial_rows(key)
         start = time.process_time()
         one.append(_seconds(lambda row=attempt: ledger.append(row)))
         cpu.append(time.process_time() - start)
@@ -72,14 +72,14 @@ def _repetition(ledger: Ledger, bare: sqlite3.Connection, number: int) -> dict[s
         "one_row_cpu_ms": _percentile(cpu, 50),
         "trial_of_six_rows_p50_ms": _percentile(trial, 50),
         "trial_of_six_rows_p95_ms": _percentile(trial, 95),
-        "rows_per_s": APPENDS * (1 + len(_trial(0))) / (sum(one) + sum(trial)),
+        "rows_per_s": APPENDS * (1 + len(trial_rows(0))) / (sum(one) + sum(trial)),
         "bare_insert_p50_ms": _percentile(baseline, 50),
         "bare_insert_p95_ms": _percentile(baseline, 95),
         "one_row_over_bare_insert": _percentile(one, 50) / _percentile(baseline, 50),
     }
 
 
-def _trial(slot: int) -> list[Row]:
+def trial_rows(slot: int) -> list[Row]:
     """A trial and its five scores on dev."""
     trial = Trial(
         campaign="bench",

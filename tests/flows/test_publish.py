@@ -14,7 +14,8 @@ import pytest
 from prefect import flow
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.publish import artifact_key, outbox_rows, publish_outbox
+from flows.plan import artifact_key
+from flows.publish import outbox_rows, publish_outbox
 from policies.constitution import Violation
 from policies.ledger import Ledger
 from policies.policy import (

@@ -20,11 +20,15 @@ from policies.chain import Note
 from policies.ledger import DuplicateRow, Ledger, NotInLedger, verify_chain
 from policies.tables import (
     Attempt,
+    Calibration,
     Campaign,
+    Candidate,
     Claim,
     DeadEnd,
     Event,
+    FinalRun,
     Look,
+    Opening,
     Outbox,
     Patch,
     Policy,
@@ -114,7 +118,23 @@ def one_of_each() -> list[Row]:
         ),
         Spend(campaign=c, subject="r1/s3/a1", unit="seconds", state="reserved", amount=30.0),
         Patch.of("--- a/x\n+++ b/x\n"),
+        Calibration(
+            substrate_sha256=SHA,
+            recipe="stub",
+            rollouts=960,
+            probe="recipe",
+            number=1,
+            **final_columns(),
+        ),
+        Candidate(campaign=c, rule="r", policy_version=1, policy_sha256=SHA, standing_recipe="{}"),
+        FinalRun(campaign=c, arm="candidate", number=1, **final_columns()),
+        Opening(campaign=c, candidate_sha256=SHA),
     ]
+
+
+def final_columns() -> dict[str, Any]:
+    columns = {"seed": 7, "outcome": "evaluated", "reason": "", "adapter_sha256": SHA, "dev": "{}"}
+    return {**columns, "account": "{}", "finished_at": NOON}
 
 
 SUBJECTS = {
@@ -130,6 +150,10 @@ SUBJECTS = {
     "claim": "quick-owl-7f3a/p1/it-helps",
     "dead_end": "quick-owl-7f3a/p1/no",
     "spend": "quick-owl-7f3a/r1/s3/a1/seconds/reserved",
+    "calibration": f"{SHA}/stub/960/recipe/1",
+    "candidate": "quick-owl-7f3a",
+    "final_run": "quick-owl-7f3a/candidate/1",
+    "opening": "quick-owl-7f3a",
     "patch": hashlib.sha256(b"--- a/x\n+++ b/x\n").hexdigest(),
 }
 
@@ -155,6 +179,10 @@ def test_what_was_appended_is_what_is_asked_for(ledger: Ledger) -> None:
         *ledger.dead_ends(c),
         *ledger.spends(c),
         ledger.patch(SUBJECTS["patch"]),
+        *ledger.calibrations(SHA, "stub", 960),
+        ledger.candidate(c),
+        *ledger.final_runs(c, "candidate"),
+        ledger.opening(c),
     ]
     assert [row.model_dump() for row in found if row] == [row.model_dump() for row in rows]
     assert ledger.patch_text(SUBJECTS["patch"]) == "--- a/x\n+++ b/x\n"
@@ -165,13 +193,13 @@ def test_every_row_has_one_event_and_so_has_every_note(ledger: Ledger) -> None:
     ledger.append(*one_of_each(), Note(None, "house.opened", "here", {"b": 1, "a": None}))
     ledger.note("quick-owl-7f3a", "campaign.stopped", "quick-owl-7f3a", {"by": "person"})
     events = ledger.events()
-    assert [event.seq for event in events] == list(range(1, 16))
-    assert {event.kind: event.subject for event in events[:13]} == SUBJECTS
-    assert [(event.kind, event.body) for event in events[13:]] == [
+    assert [event.seq for event in events] == list(range(1, 20))
+    assert {event.kind: event.subject for event in events[:17]} == SUBJECTS
+    assert [(event.kind, event.body) for event in events[17:]] == [
         ("house.opened", '{"a":null,"b":1}'),
         ("campaign.stopped", '{"by":"person"}'),
     ]
-    assert [e.seq for e in ledger.events("quick-owl-7f3a", "campaign.stopped")] == [15]
+    assert [e.seq for e in ledger.events("quick-owl-7f3a", "campaign.stopped")] == [19]
     assert verify_chain(ledger) is None
 
 

@@ -14,9 +14,11 @@ from sqlalchemy import create_engine
 from sqlmodel import SQLModel
 
 from policies.database import UnknownSchema
-from policies.ledger import Ledger
-from policies.tables import Row, table_of
+from policies.ledger import Ledger, verify_chain
+from policies.schema import first_schema_fault
+from policies.tables import Opening, Row, table_of
 
+TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -26,7 +28,7 @@ def test_the_migrations_make_the_tables_that_the_models_describe(url: str) -> No
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, SQLModel.metadata) == []
-        assert context.get_current_revision() == "0001"
+        assert context.get_current_revision() == "0002"
     engine.dispose()
 
 
@@ -48,6 +50,23 @@ def test_a_ledger_that_is_opened_again_keeps_its_schema_and_rows(file: Path) -> 
     with closing(Ledger(f"sqlite:///{file}")) as ledger:
         assert len(ledger.events()) == 1
     assert _dump(file) == before
+
+
+def test_a_ledger_of_the_first_version_is_upgraded_without_loss(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as database:
+        database.executescript((ROOT / "tests" / "data" / "ledger-0001.sql").read_text())
+        tables = [name for (name,) in database.execute(TABLES) if name != "alembic_version"]
+        before = {name: database.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
+    assert all(before.values()), "every table of the first version has a row to lose"
+    with closing(Ledger(f"sqlite:///{file}")) as ledger:
+        assert verify_chain(ledger) is None
+        assert first_schema_fault(ledger) is None, "it is what a new ledger would be"
+        ledger.append(Opening(campaign="quick-owl-7f3a", candidate_sha256="ab" * 32))
+        assert verify_chain(ledger) is None
+    with closing(sqlite3.connect(file)) as database:
+        after = {name: database.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
+    assert after.pop("event")[: len(before["event"])] == before.pop("event")
+    assert after == before
 
 
 def test_a_ledger_is_made_from_any_folder_with_its_folders(tmp_path: Path) -> None:
@@ -75,7 +94,9 @@ def test_the_ledger_of_a_later_version_is_refused_and_left_alone(file: Path) -> 
     with closing(sqlite3.connect(file)) as database, database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
     before = file.read_bytes()
-    with pytest.raises(UnknownSchema, match=r"wanted .* version 0001: found version 9999 in .*; "):
+    with pytest.raises(
+        UnknownSchema, match=r"wanted .* version 0001, 0002: found version 9999 in .*; "
+    ):
         Ledger(f"sqlite:///{file}")
     assert file.read_bytes() == before
 

@@ -1,0 +1,92 @@
+"""A clean run: the controller's own outside of any round, scored on dev and external.
+
+As an anchor is run: in a clean fork of the sealed snapshot with a standing recipe, and scored by
+the snapshot's own evaluation. Calibration and the end of a campaign are made of these.
+"""
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from typing import Any
+
+from flows.house import House
+from flows.trial import Record, account_of, counted_run
+from policies.policy import StandingRecipe
+from policies.report import SetScore
+from substrate.fork import make_fork
+from substrate.measure import Measured, SealedAdapter, measure
+from substrate.outcome import Outcome
+from substrate.store import Judge, Snapshot
+
+TRIES = 3  # at a run that infrastructure failed
+
+
+class RunFailed(RuntimeError):
+    """A clean run that infrastructure keeps failing. What was recorded stays."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What clean runs are made of."""
+
+    snapshot: Snapshot
+    judge: Judge
+    recipe: str
+    rollouts: int | None  # None: the substrate's budget
+
+
+async def clean_run(
+    house: House, bench: Bench, standing: StandingRecipe, *, seed: int, name: str
+) -> dict[str, Any]:
+    """Run and score it once. Returns the columns that `Calibration` and `FinalRun` have alike.
+
+    `name` is unique to the run, as the path of its fork and of the output that is kept. Raises
+    RunFailed, SnapshotDamaged, substrate.fork.BadEdit.
+    """
+    patches = [house.ledger.patch_text(patch) for patch in standing.patches]
+    attempt = 0
+    while True:
+        attempt += 1
+        folder = house.settings.forks / f"{name}-{os.getpid()}"
+        try:
+            house.store.verify(bench.snapshot, weights=False)
+            record = await counted_run(
+                house,
+                Record(),
+                make_fork(bench.snapshot, folder, overrides=standing.overrides, patches=patches),
+                recipe=bench.recipe,
+                rollouts=bench.rollouts,
+                seed=seed,
+                keep=house.settings.artifacts / name,
+            )
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if record.outcome is not Outcome.INFRASTRUCTURE:
+            break
+        if attempt == TRIES:
+            raise RunFailed(
+                f"wanted {name} to be run and measured, found after {TRIES} tries: "
+                f"{record.reason}; mend that, then the same command goes on"
+            )
+    external = None
+    if record.dev is not None and record.adapter_sha256 is not None:
+        adapter = SealedAdapter(house.adapters / record.adapter_sha256, record.adapter_sha256)
+        scored = bench.snapshot.manifest.sets.external
+        external = await measure(bench.snapshot, adapter, bench.judge.external, scored)
+    return {
+        "seed": seed,
+        "outcome": record.outcome.value,
+        "reason": record.reason[:2000],
+        "adapter_sha256": record.adapter_sha256,
+        "dev": record.dev.model_dump_json() if record.dev else None,
+        "external": score_text(external),
+        "account": json.dumps(account_of(record, attempt)),
+    }
+
+
+def score_text(measured: Measured | None) -> str | None:
+    """A score as its column takes it; None where there is none."""
+    if measured is None or measured.score is None:
+        return None
+    return SetScore.model_validate(measured.score).model_dump_json()
