@@ -5,6 +5,8 @@ each commit: what was acknowledged survives a power cut. Writers take turns: BEG
 SQLite, one advisory lock on PostgreSQL.
 """
 
+import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -113,11 +115,22 @@ def _migrate(engine: Engine) -> None:
 
 
 def _keep_a_write_ahead_log(engine: Engine) -> None:
-    """WAL is a property of the file, set once, outside of any transaction."""
+    """WAL is a property of the file, set once, outside of any transaction.
+
+    SQLite does not wait for the lock that this takes, whatever the connection's timeout.
+    """
     connection = engine.raw_connection()
+    deadline = time.monotonic() + WAIT_SECONDS
     try:
         cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode = WAL")
+        while True:
+            try:
+                cursor.execute("PRAGMA journal_mode = WAL")
+                break
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
         mode = str(next(iter(cursor.fetchall()))[0])
     finally:
         connection.close()

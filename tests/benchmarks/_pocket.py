@@ -210,6 +210,20 @@ def gain(after: Sequence[str], before: Sequence[str], chosen: Sequence[int]) -> 
     return float(gains_S_N.mean()), float(t.ppf(0.975, freedom) * variance**0.5)
 
 
+def by_part(arm: str, lines: Sequence[Line]) -> dict[str, str]:
+    """METRICS of an arm over the parts of a run, means over seeds."""
+    figures = {}
+    for metric in sorted({name for line in lines for step in line.steps for name in step}):
+        parts = zip(*(line.steps for line in lines), strict=True)
+        means = [
+            statistics.fmean(step[metric] for step in part if metric in step)
+            for part in parts
+            if any(metric in step for step in part)
+        ]
+        figures[f"{arm}, {metric} by part"] = " ".join(f"{mean:.3g}" for mean in means)
+    return figures
+
+
 def read(name: str) -> list[dict[str, Any]]:
     """The problems of one of the sets."""
     lines = (POCKET / SETS[name]).read_text(encoding="utf-8").splitlines()

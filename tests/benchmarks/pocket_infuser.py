@@ -4,7 +4,7 @@ import ast
 import statistics
 from typing import Any
 
-from tests.benchmarks._pocket import BOTH, REFERENCE, Arm, gain, of_base, read, trials
+from tests.benchmarks._pocket import BOTH, REFERENCE, Arm, by_part, gain, of_base, read, trials
 
 SEEDS = (501, 502, 503, 504, 505)
 TOTAL = 400_000  # sampled tokens of a run
@@ -29,36 +29,44 @@ ARMS = (
     INFUSER,
     *(_arm(name, **overrides) for name, overrides in _rivals().items()),
 )
-SCARCE = 32  # problems that have answers, of the target set's 3,780
-FEW = SEEDS[:3]
-FURTHER = (
+QUESTIONS_ONLY = (
     _arm("questions only", PRACTISED=0),
     _arm("questions only, fixed generator", PRACTISED=0, GENERATOR_RATE=0.0),
+)
+SCARCE = 32  # problems that have answers, of the target set's 3,780
+FEW_LABELS = (
     _arm(f"infuser, {SCARCE} labels", LABELLED=SCARCE),
+    _arm(f"fixed generator, {SCARCE} labels", LABELLED=SCARCE, GENERATOR_RATE=0.0),
     _arm(f"target problems only, {SCARCE} labels", LABELLED=SCARCE, DOCUMENTS=0),
 )
+FEW = SEEDS[:3]
 
 WHAT = (
-    f"INFUSER on pocket, {len(SEEDS)} seeds, {TOTAL:,} sampled tokens a run. Accuracy on dev and "
-    "external (500 problems each), gains over the base, and what INFUSER has more than each other "
-    "arm, with 95 % intervals, which have the variance over seeds and that over problems."
+    f"INFUSER on pocket, {len(SEEDS)} seeds ({len(FEW)} of arms without target problems), "
+    f"{TOTAL:,} sampled tokens a run. Accuracy on dev and external (500 problems each), gains over "
+    "the base, and what the first arm of a kind has more than each other one, with 95 % intervals, "
+    "which have the variance over seeds and that over problems. Parts are fifths of a run, means "
+    f"over seeds. `{SCARCE} labels`: no more of the target's problems have answers."
 )
 
 
 def run() -> dict[str, Any]:
-    lines = trials(ARMS, SEEDS) | trials(FURTHER, FEW)
+    lines = trials(ARMS, SEEDS) | trials(QUESTIONS_ONLY, FEW) | trials(FEW_LABELS, SEEDS)
     figures: dict[str, Any] = {}
     for name in BOTH:
         everything = range(len(read(name)))
         base = of_base(read(name))
         figures[f"{name}, base"] = round(base.count("1") / len(base), 3)
-        own = [line.right[name] for line in lines[INFUSER.name]]
-        for arm, found in lines.items():
-            right = [line.right[name] for line in found]
-            accuracy = statistics.fmean(one.count("1") / len(one) for one in right)
-            mean, half = gain(right, [base] * len(right), everything)
-            figures[f"{name}, {arm}"] = f"{accuracy:.3f}, {mean:+.3f} ± {half:.3f}"
-            if arm != INFUSER.name:
-                mean, half = gain(own[: len(right)], right, everything)
-                figures[f"{name}, infuser less {arm}"] = f"{mean:+.3f} ± {half:.3f}"
+        for arms in (ARMS, QUESTIONS_ONLY, FEW_LABELS):
+            first = [line.right[name] for line in lines[arms[0].name]]
+            for arm in arms:
+                right = [line.right[name] for line in lines[arm.name]]
+                accuracy = statistics.fmean(one.count("1") / len(one) for one in right)
+                mean, half = gain(right, [base] * len(right), everything)
+                figures[f"{name}, {arm.name}"] = f"{accuracy:.3f}, {mean:+.3f} ± {half:.3f}"
+                if arm is not arms[0]:
+                    mean, half = gain(first, right, everything)
+                    figures[f"{name}, {arms[0].name} less {arm.name}"] = f"{mean:+.3f} ± {half:.3f}"
+    for arm, found in lines.items():
+        figures |= by_part(arm, found)
     return figures

@@ -4,7 +4,7 @@ import ast
 import statistics
 from typing import Any
 
-from tests.benchmarks._pocket import BOTH, REFERENCE, Arm, gain, of_base, read, trials
+from tests.benchmarks._pocket import BOTH, REFERENCE, Arm, by_part, gain, of_base, read, trials
 
 SEEDS = (401, 402, 403, 404, 405)
 FEW = SEEDS[:2]  # of ablations
@@ -75,14 +75,7 @@ def run() -> dict[str, Any]:
                 figures[f"{name}, {arm}, students' mean"] = f"{mean:.3f}"
                 figures[f"{name}, {arm}, weakest student"] = _shown(weakest, base, everything)
     for arm, found in lines.items():
-        for metric in sorted({name for line in found for step in line.steps for name in step}):
-            parts = zip(*(line.steps for line in found), strict=True)
-            means = [
-                statistics.fmean(step[metric] for step in part if metric in step)
-                for part in parts
-                if any(metric in step for step in part)
-            ]
-            figures[f"{arm}, {metric} by part"] = " ".join(f"{mean:.3g}" for mean in means)
+        figures |= by_part(arm, found)
     return figures
 
 

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -87,6 +88,16 @@ def test_four_processes_can_make_one_ledger(url: str) -> None:
     assert [maker.wait() for maker in makers] == [0, 0, 0, 0]
     with closing(Ledger(url)) as ledger:
         ledger.note(None, "a.note", "it", {})
+
+
+def test_a_ledger_is_made_once_another_program_lets_go_of_the_file(file: Path) -> None:
+    with closing(sqlite3.connect(file, check_same_thread=False)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        letting_go = threading.Timer(1, other.close)
+        letting_go.start()
+        Ledger(f"sqlite:///{file}").close()
+        letting_go.join()
 
 
 def test_the_ledger_of_a_later_version_is_refused_and_left_alone(file: Path) -> None:

@@ -99,9 +99,9 @@ def reliability(axes: Axes, rows: Rows) -> None:
 
 
 def right_keys(axes: Axes, rows: Rows) -> None:
-    line(axes, rows, values(rows, "key_right"), "right keys", GREEN)
-    line(axes, rows, values(rows, "malformed"), "malformed", GREY)
-    if axes.has_data():
+    if any("key_right" in row for row in rows):
+        line(axes, rows, values(rows, "key_right"), "right keys", GREEN)
+        line(axes, rows, values(rows, "malformed"), "malformed", GREY)
         share_axis(axes, whole=True)
     finish(axes, "Keys", "As far as the truth is known", "share")
 
