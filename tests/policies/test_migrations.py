@@ -4,7 +4,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -83,21 +82,28 @@ def test_a_ledger_is_made_from_any_folder_with_its_folders(tmp_path: Path) -> No
 
 
 def test_four_processes_can_make_one_ledger(url: str) -> None:
-    program = "import sys; from policies.ledger import Ledger; Ledger(sys.argv[1]).close()"
-    makers = [subprocess.Popen([sys.executable, "-c", program, url], cwd=ROOT) for _ in range(4)]
-    assert [maker.wait() for maker in makers] == [0, 0, 0, 0]
+    # All at the same moment, or the first would be done before the second begins.
+    program = """
+import sys
+from policies.ledger import Ledger
+print(flush=True)
+sys.stdin.read()
+Ledger(sys.argv[1]).close()
+"""
+    command = [sys.executable, "-c", program, url]
+    pipe = subprocess.PIPE
+    makers = [subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe) for _ in range(4)]
+    for maker in makers:
+        assert maker.stdout is not None
+        maker.stdout.readline()
+    for maker in makers:
+        assert maker.stdin is not None
+        maker.stdin.close()
+    for maker in makers:
+        with maker:  # which closes its pipes
+            assert maker.wait() == 0
     with closing(Ledger(url)) as ledger:
         ledger.note(None, "a.note", "it", {})
-
-
-def test_a_ledger_is_made_once_another_program_lets_go_of_the_file(file: Path) -> None:
-    with closing(sqlite3.connect(file, check_same_thread=False)) as other:
-        other.execute("PRAGMA locking_mode = EXCLUSIVE")
-        other.execute("BEGIN EXCLUSIVE")
-        letting_go = threading.Timer(1, other.close)
-        letting_go.start()
-        Ledger(f"sqlite:///{file}").close()
-        letting_go.join()
 
 
 def test_the_ledger_of_a_later_version_is_refused_and_left_alone(file: Path) -> None:
