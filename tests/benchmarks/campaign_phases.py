@@ -97,14 +97,14 @@ async def _seconds(work: Callable[[], Awaitable[object]]) -> float:
 async def _without_prefect(plan: Any) -> None:
     """The loop of `flows/campaign.py` with the same functions, and nothing of Prefect's."""
     from flows import round as steps
-    from flows.campaign import trials_at_once
     from flows.house import open_house
+    from flows.revision import revise_policy
     from flows.start import start_campaign
-    from flows.trial import run_trial
+    from flows.trial import run_trial, runs_at_once
 
     house = open_house()
     campaign_id = start_campaign(house, plan)
-    gate = asyncio.Semaphore(trials_at_once(campaign_id))
+    gate = asyncio.Semaphore(runs_at_once(house.snapshot(campaign_id)))
 
     async def through_gate(number: int, slot: int) -> None:
         async with gate:
@@ -117,5 +117,5 @@ async def _without_prefect(plan: Any) -> None:
                 trials.create_task(through_gate(number, slot))
         await steps.take_looks(house, campaign_id, number)
         report = steps.build_report(house, campaign_id, number)
-        revision = await steps.revise_policy(house, campaign_id, report)
+        revision = await revise_policy(house, campaign_id, report)
         steps.record_round(house, campaign_id, report, revision)
