@@ -134,6 +134,7 @@ def test_a_recipe_that_is_not_there_is_refused(home: Path) -> None:
     assert "wanted recipe 'nothing'" in str(done.exception)
 
 
+@pytest.mark.slow
 def test_the_flow_calibrates_too(home: Path, prefect_api: str) -> None:
     found = asyncio.run(calibrate(str(STUB), rollouts=320, runs=2))
     assert [(item.rollouts, item.runs) for item in found] == [(320, 2), (960, 4)]

@@ -101,7 +101,13 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, prefect_api: str) -> l
 
 @pytest.mark.parametrize(
     ("how", "after"),
-    [(signal.SIGKILL, 1), (signal.SIGINT, 4), (signal.SIGTERM, 6), (signal.SIGKILL, 9)],
+    [
+        (signal.SIGKILL, 4),
+        pytest.param(signal.SIGKILL, 1, marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, 9, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 4, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, 6, marks=pytest.mark.slow),
+    ],
 )
 def test_a_campaign_killed_in_the_middle_resumes_to_the_same_results(
     how: signal.Signals, after: int, tmp_path: Path, undisturbed: list[object]

@@ -78,6 +78,7 @@ def event_of(url: str) -> list[dict[str, object]]:
     return found["events"]
 
 
+@pytest.mark.slow
 def test_what_reached_a_temporary_server_last_is_there_when_the_next_one_starts(
     home: Path, no_server: None
 ) -> None:

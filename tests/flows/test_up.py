@@ -182,6 +182,7 @@ def test_a_campaign_from_the_form_completes_and_its_report_and_diff_are_read_in_
     assert "# Policy version 1 to 2" in artifacts[f"{campaign.id}-policy-diff"]
 
 
+@pytest.mark.slow
 def test_a_schedule_that_fires_twice_makes_two_campaigns(standing: Standing) -> None:
     schedule = {
         "schedule": {"interval": 6.0},
