@@ -17,7 +17,7 @@ from substrate.run import job_for, run_recipe
 from substrate.store import Store
 from tests.reference.tiny_dropin import SETS, write_base, write_dropin
 from training.passage import Passage
-from training.questionbook import FEWEST_TOKENS, MOST_TOKENS, Questionbook
+from training.questionbook import MOST_TOKENS, Questionbook
 from training.questions import Question, count_reasons
 
 HONEST = "A frog eats three flies an hour. It sleeps by day and hunts at night. " * 20
@@ -179,4 +179,3 @@ def test_a_model_that_writes_no_questions_still_runs_and_says_why(
         assert row["target"]["problems"] == 4
         assert row["documents"]["read"] >= 1
         assert row["documents"]["dropped"].keys() >= {"short", "duplicate", "empty"}
-    assert FEWEST_TOKENS < MOST_TOKENS
