@@ -4,13 +4,9 @@ import ast
 import asyncio
 import importlib.util
 import json
-import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,8 +21,9 @@ from substrate.dropin import Overrides, read_dropin
 from substrate.fork import Fork, make_fork
 from substrate.job import Job, MetricsRow, Result
 from substrate.outcome import Outcome
-from substrate.run import environment, job_for, run_recipe
+from substrate.run import job_for, run_recipe
 from substrate.store import Snapshot, Store
+from tests.pocket.running import start, wait_for
 from training.passage import Passage
 from training.questions import Question
 
@@ -81,6 +78,13 @@ def fork_of(snapshot: Snapshot, folder: Path, **overrides: Any) -> Fork:
 def job_of(snapshot: Snapshot, rollouts: int, **changes: Any) -> Job:
     job = job_for(snapshot, recipe="infuser", seed=5, rollouts=rollouts)
     return job.model_copy(update=changes)
+
+
+def given(fork: Fork, job: Job) -> Fork:
+    """The same fork, with this job to do."""
+    (fork.root / "out").mkdir(exist_ok=True)
+    (fork.root / "out" / "job.json").write_text(job.model_dump_json())
+    return fork
 
 
 def run(fork: Fork, job: Job) -> Result:
@@ -168,7 +172,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(
 ) -> None:
     fork = fork_of(snapshot, tmp_path / "killed")
     out = fork.root / "out"
-    with start(fork, job_of(snapshot, ROLLOUTS), tmp_path / "log") as process:
+    with start(given(fork, job_of(snapshot, ROLLOUTS)), "infuser", tmp_path / "log") as process:
         wait_for(out / "checkpoints" / "000002", process, tmp_path / "log")
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -183,7 +187,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(
 
 def test_sigterm_ends_a_run_with_a_usable_adapter(snapshot: Snapshot, tmp_path: Path) -> None:
     fork = fork_of(snapshot, tmp_path / "fork")
-    with start(fork, job_of(snapshot, 10**6), tmp_path / "log") as process:
+    with start(given(fork, job_of(snapshot, 10**6)), "infuser", tmp_path / "log") as process:
         wait_for(fork.root / "out" / "checkpoints", process, tmp_path / "log")
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=100) == 0
@@ -347,35 +351,3 @@ def test_thin_documents_have_one_line_of_their_topic() -> None:
         own = sum(line in lines for _, line in definitions)
         # A line may belong to two domains.
         assert own >= {"rich": 5, "mixed": 3, "thin": 1}[passage.kind]
-
-
-class start:
-    """A recipe's process, which is dead when the block is left."""
-
-    def __init__(self, fork: Fork, job: Job, log: Path) -> None:
-        (fork.root / "out").mkdir(exist_ok=True)
-        (fork.root / "out" / "job.json").write_text(job.model_dump_json())
-        with log.open("wb") as file:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "recipes.infuser"],
-                cwd=fork.root,
-                env=os.environ
-                | environment(fork.snapshot.manifest)
-                | {"PYTHONPATH": str(fork.root)},
-                stdout=file,
-                stderr=file,
-            )
-
-    def __enter__(self) -> subprocess.Popen[bytes]:
-        return self._process
-
-    def __exit__(self, *error: object) -> None:
-        self._process.kill()
-        self._process.wait()
-
-
-def wait_for(path: Path, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 100
-    while not path.exists():
-        assert process.poll() is None and time.monotonic() < deadline, log.read_text()
-        time.sleep(0.005)

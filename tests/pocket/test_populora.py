@@ -3,12 +3,8 @@
 import ast
 import asyncio
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -23,8 +19,9 @@ from substrate.dropin import read_dropin
 from substrate.fork import Fork, make_fork
 from substrate.job import Job, MetricsRow, Result
 from substrate.outcome import Outcome
-from substrate.run import environment, job_for, run_recipe
+from substrate.run import job_for, run_recipe
 from substrate.store import Snapshot, Store
+from tests.pocket.running import start, wait_for
 
 ROOT = Path(__file__).parents[2]
 POCKET = ROOT / "substrate" / "library" / "pocket"
@@ -343,33 +340,3 @@ def test_the_published_rules_are_values_of_the_recipes_constants(recipe: str) ->
     changed = read_constants(rewrite_constants(text, published))
     assert {name: changed[name] for name in published} == published
     assert all(read_constants(text)[name] != value for name, value in published.items())
-
-
-class start:
-    """A recipe's process, which is dead when the block is left."""
-
-    def __init__(self, fork: Fork, recipe: str, log: Path) -> None:
-        with log.open("wb") as file:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", f"recipes.{recipe}"],
-                cwd=fork.root,
-                env=os.environ
-                | environment(fork.snapshot.manifest)
-                | {"PYTHONPATH": str(fork.root)},
-                stdout=file,
-                stderr=file,
-            )
-
-    def __enter__(self) -> subprocess.Popen[bytes]:
-        return self._process
-
-    def __exit__(self, *error: object) -> None:
-        self._process.kill()
-        self._process.wait()
-
-
-def wait_for(path: Path, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 100
-    while not path.exists():
-        assert process.poll() is None and time.monotonic() < deadline, log.read_text()
-        time.sleep(0.005)
