@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from flows.house import House
-from flows.trial import Record, account_of, counted_run
+from flows.inspection import adapter_row
+from flows.record import Record
+from flows.trial import account_of, counted_run
 from policies.policy import StandingRecipe
 from policies.report import SetScore
 from substrate.fork import make_fork
@@ -55,6 +57,8 @@ async def clean_run(
                 house,
                 Record(),
                 make_fork(bench.snapshot, folder, overrides=standing.overrides, patches=patches),
+                judge=bench.judge,
+                standing=standing,
                 recipe=bench.recipe,
                 rollouts=bench.rollouts,
                 seed=seed,
@@ -70,6 +74,10 @@ async def clean_run(
                 f"{record.reason}; mend that, then the same command goes on"
             )
     external = None
+    if record.made is not None and record.dev is not None:
+        row, sha256 = adapter_row(record.made, name), record.made.adapter.sha256
+        if all(maker.run != name for maker in house.ledger.makers(sha256, row.tensors_sha256)):
+            house.ledger.append(row)
     if record.dev is not None and record.adapter_sha256 is not None:
         adapter = SealedAdapter(house.adapters / record.adapter_sha256, record.adapter_sha256)
         scored = bench.snapshot.manifest.sets.external

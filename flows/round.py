@@ -8,14 +8,15 @@ from typing import Any
 from agents.collector import choose_looks, collect
 from flows.calibrate import calibration_of
 from flows.house import House
+from flows.inspection import inspect_score
 from flows.publish import outbox_rows
 from flows.revision import Revision, policy_rows
 from flows.seed import derive_seed
-from flows.trial import score_rows
+from flows.trial import incident_rows, score_rows, worker_of
 from policies.canonical import canonical_json
 from policies.constitution import hold_constitution
 from policies.evidence import round_of
-from policies.integrity import is_flagged
+from policies.integrity import Incident, is_flagged
 from policies.policy import Edit
 from policies.rejection import rejection_note, rejection_of
 from policies.report import (
@@ -29,6 +30,7 @@ from policies.report import (
 )
 from policies.tables import (
     OVERALL,
+    Integrity,
     Look,
     ProblemSet,
     Report,
@@ -101,6 +103,8 @@ async def take_looks(house: House, campaign_id: str, number: int) -> None:
             continue
         if _score(house, campaign_id, number, slot, "external") is not None:
             continue
+        if is_flagged(row.kind for row in house.ledger.integrity(campaign_id, number, slot)):
+            continue
         sha256 = trials[slot].adapter_sha256
         assert sha256 is not None, "only trials with a dev score are looked at"
         adapter = SealedAdapter(house.adapters / sha256, sha256)
@@ -111,6 +115,9 @@ async def take_looks(house: House, campaign_id: str, number: int) -> None:
             tried += 1
         if measured.score is not None:
             score = SetScore.model_validate(measured.score)
+            if found := inspect_score(score, scored, "external"):
+                house.ledger.append(*_late_incidents(house, trials[slot], found))
+                continue
             house.ledger.append(*score_rows(campaign_id, number, slot, "external", score))
         else:
             why = {"outcome": measured.outcome, "reason": measured.reason}
@@ -216,6 +223,18 @@ def record_round(house: House, campaign_id: str, report: RoundReport, revision: 
         )
         rows.append(rejection_note(campaign_id, rejection))
     house.ledger.append(*rows)
+
+
+def _late_incidents(house: House, trial: Trial, found: list[Incident]) -> list[Integrity]:
+    """What was found of a trial that is recorded already: its report takes its scores back."""
+    attempts = house.ledger.attempts(trial.campaign, trial.round, trial.slot)
+    attempt = next(row for row in attempts if row.attempt == trial.attempt)
+    worker = worker_of(trial.kind, house.campaign(trial.campaign).worker)
+    known = house.ledger.integrity(trial.campaign, trial.round, trial.slot)
+    rows = incident_rows(attempt, worker, found)
+    for number, row in enumerate(rows, start=1 + len(known)):
+        row.number = number
+    return rows
 
 
 def _slot_result(house: House, campaign_id: str, number: int, row: Trial) -> SlotResult:

@@ -84,6 +84,9 @@ class SlotAccount(_Part):
     peak_memory_mb: float = Field(ge=0)
     rollouts: int = Field(ge=0)
     tokens: int = Field(ge=0)
+    data_sha256: dict[str, Sha256] = Field(
+        default={}, description="Hash of every file of training data, as the run declares it."
+    )
     isolation: str = Field(default="", description="Level of the jail that its run had.")
 
 

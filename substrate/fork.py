@@ -43,6 +43,7 @@ __all__ = [
     "Fork",
     "ForkEdit",
     "apply_edit",
+    "editable_files",
     "make_fork",
     "read_constants",
     "read_edit",
@@ -136,7 +137,7 @@ def read_edit(fork: Fork) -> ForkEdit:
     recipe, byte for byte but for the spelling of a rewritten constant (`3e-3` becomes `0.003`).
     Raises BadEdit for what an edit cannot carry: links, binary files, files that are too large.
     """
-    now = _read(fork)
+    now = editable_files(fork)
     overrides: Overrides = {}
     rest = dict(now)
     for path in sorted(fork.patched.keys() & now.keys()):
@@ -154,6 +155,12 @@ def read_edit(fork: Fork) -> ForkEdit:
     patch = make_patch(fork.patched, rest) or None
     diff = make_patch(fork.prepared, now) if overrides or patch else ""
     return ForkEdit(overrides, patch, diff)
+
+
+def editable_files(fork: Fork) -> dict[str, bytes]:
+    """The content of a fork's editable files, by path. Raises BadEdit as `read_edit` does."""
+    bound = set(_bound_paths(fork.snapshot))
+    return read_editable(fork.root, fork.snapshot.manifest.files, bound=bound, known=fork.prepared)
 
 
 def sealed_changes(fork: Fork) -> list[str]:
@@ -176,11 +183,6 @@ def sealed_changes(fork: Fork) -> list[str]:
             if path not in bound and _may_not_be_there(files, path):
                 changed.add(path)
     return sorted(changed)
-
-
-def _read(fork: Fork) -> dict[str, bytes]:
-    bound = set(_bound_paths(fork.snapshot))
-    return read_editable(fork.root, fork.snapshot.manifest.files, bound=bound, known=fork.prepared)
 
 
 def _editable_of(snapshot: Snapshot) -> dict[str, bytes]:

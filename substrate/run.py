@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from substrate.dropin import DropIn
 from substrate.fork import Fork
-from substrate.jail import Ending, Limits, run_jailed
+from substrate.jail import Ending, KeeperLost, Limits, run_jailed
 from substrate.job import Budget, Job, Result
 from substrate.outcome import Outcome
 from substrate.store import Snapshot
@@ -47,6 +47,7 @@ class RunRecord:
     reason: str  # why the outcome is what it is; "" with None
     result: Result | None  # what the recipe says of its run, where that is valid
     ending: Ending  # exit code 127 and zeros where it could not be started
+    keeper_lost: bool = False  # what guards the run was killed
 
 
 def job_for(
@@ -99,7 +100,8 @@ async def run_recipe(fork: Fork, job: Job) -> RunRecord:
             )
         except RuntimeError as error:
             reason = quote(str(error), {fork.root: "<fork>"})
-            return RunRecord(Outcome.INFRASTRUCTURE, reason, None, _NEVER_RAN)
+            lost = isinstance(error, KeeperLost)
+            return RunRecord(Outcome.INFRASTRUCTURE, reason, None, _NEVER_RAN, lost)
         finally:
             last_line = last_line_of(log)
             _keep_log(log, out)

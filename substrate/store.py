@@ -83,6 +83,7 @@ class Store:
         self._bases = self.root / "bases"
         self._judges = self.root / "judges"
         self._staging = self.root / "staging"
+        self._stamps: dict[Path, tuple[int, ...]] = {}  # of weights, as they were last looked at
 
     def seal(self, dropin: DropInFolder, progress: Progress = silent) -> Snapshot:
         """The snapshot of a drop-in, made when it is not there yet. A base is copied only once.
@@ -129,20 +130,32 @@ class Store:
         """Compare a snapshot with its digest. Raises SnapshotDamaged.
 
         Every path, type, permission and size is compared, and the content of every file; with
-        `weights=False` the content of the base model's files is not read.
+        `weights=False` the content of the base model's files is read only where one was written to,
+        by its inode and change time, since this process looked last.
         """
         folder = snapshot.root.parent
         found = entries_sha256(_SNAPSHOT_TAG, snapshot.entries)
         if found != snapshot.digest:
             raise _damaged(folder, _ENTRIES, f"changed: hash {found}, sealed as {snapshot.digest}")
         in_base = sources.BASE + "/"
+        stamps = {
+            entry.path: _stamp(snapshot.root / entry.path)
+            for entry in snapshot.entries
+            if entry.type == "file" and entry.path.startswith(in_base)
+        }
+        touched = {
+            path
+            for path, stamp in stamps.items()
+            if self._stamps.get(snapshot.root / path, stamp) != stamp
+        }
         difference = first_difference(
             snapshot.root,
             snapshot.entries,
-            is_hashed=lambda path: weights or not path.startswith(in_base),
+            is_hashed=lambda path: weights or path not in stamps or path in touched,
             progress=progress,
         )
         if difference is None:
+            self._stamps |= {snapshot.root / path: stamp for path, stamp in stamps.items()}
             return
         base = self._bases / snapshot.manifest.base.sha256
         raise _damaged(
@@ -266,6 +279,15 @@ def _bind_base(base: Path, folder: Path) -> dict[str, str]:
 
 def _content_of(entries: Iterable[Entry]) -> str:
     return content_sha256((e.path, e.size, e.sha256) for e in entries if e.sha256)
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """What changes when a file is written to, unless the clock is turned back; () if it is gone."""
+    try:
+        info = path.lstat()
+    except OSError:
+        return ()
+    return (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
 
 
 def _make_read_only(
