@@ -21,6 +21,7 @@ from substrate.measure import Measured, SealedAdapter, measure
 from substrate.outcome import Outcome
 from substrate.store import Judge, Snapshot
 
+LOOK = "judge.look"  # a look at external outside of a round, noted before it is made
 TRIES = 3  # at a run that infrastructure failed
 
 
@@ -81,7 +82,9 @@ async def clean_run(
     if record.dev is not None and record.adapter_sha256 is not None:
         adapter = SealedAdapter(house.adapters / record.adapter_sha256, record.adapter_sha256)
         scored = bench.snapshot.manifest.sets.external
-        external = await measure(bench.snapshot, adapter, bench.judge.external, scored)
+        house.ledger.note(None, LOOK, name, {"adapter": record.adapter_sha256})
+        judge = bench.judge
+        external = await measure(bench.snapshot, adapter, judge.external, scored, judge.canaries)
     return {
         "seed": seed,
         "outcome": record.outcome.value,

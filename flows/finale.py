@@ -131,10 +131,12 @@ async def open_lockbox(house: House, campaign_id: str) -> None:
     for arm, sha256 in adapters.items():
         if sha256 is not None:
             adapter = SealedAdapter(house.adapters / sha256, sha256)
-            measured = await measure(snapshot, adapter, judge.lockbox, scored)
+            measured = await measure(snapshot, adapter, judge.lockbox, scored, judge.canaries)
             for _ in range(TRIES - 1):
                 if measured.outcome is Outcome.INFRASTRUCTURE:
-                    measured = await measure(snapshot, adapter, judge.lockbox, scored)
+                    measured = await measure(
+                        snapshot, adapter, judge.lockbox, scored, judge.canaries
+                    )
             scores[arm] = _said(measured)
     house.ledger.append(Note(campaign_id, SCORED, campaign_id, scores))
 

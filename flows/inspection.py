@@ -14,7 +14,7 @@ import asyncio
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -41,9 +41,11 @@ MOST_FILES = 1000
 _EXCHANGED = {"job.json", "result.json", "metrics.jsonl", "run.log"}
 
 
-def inspect_edit(edit: ForkEdit) -> list[Incident]:
+def inspect_edit(edit: ForkEdit, canaries: Collection[str]) -> list[Incident]:
     """What an edit adds that is no recipe's business."""
     attempts = attempts_in(added_text(edit.diff))
+    if any(canary in edit.diff for canary in canaries):
+        return [Incident("held_out_written", "a canary of the judge is in the edit")]
     added = [
         after.removeprefix("+++ b/")
         for before, after in zip(edit.diff.splitlines(), edit.diff.splitlines()[1:], strict=False)
@@ -64,7 +66,7 @@ def inspect_hand_in(handed: Mapping[str, bytes], ran: Mapping[str, bytes]) -> li
 
 
 def inspect_run(
-    fork: Fork, before: Mapping[str, bytes], declared: Mapping[str, str]
+    fork: Fork, before: Mapping[str, bytes], declared: Mapping[str, str], canaries: Collection[str]
 ) -> list[Incident]:
     """What a finished run left in its fork. `before` is its editable files as the run began."""
     found = []
@@ -79,6 +81,8 @@ def inspect_run(
         text = (_read(fork.root, f"{OUTPUT}/{name}") or b"").decode("utf-8", "replace")
         if attempts := attempts_in(text, own, kinds=LOGGED):
             found.append(Incident("tamper_attempt", f"in {name}: {'; '.join(attempts)}"))
+        if any(canary in text for canary in canaries):
+            found.append(Incident("held_out_written", f"a canary of the judge is in {name}"))
     return found
 
 

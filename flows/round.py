@@ -108,10 +108,10 @@ async def take_looks(house: House, campaign_id: str, number: int) -> None:
         sha256 = trials[slot].adapter_sha256
         assert sha256 is not None, "only trials with a dev score are looked at"
         adapter = SealedAdapter(house.adapters / sha256, sha256)
-        measured = await measure(snapshot, adapter, judge.external, scored)
+        measured = await measure(snapshot, adapter, judge.external, scored, judge.canaries)
         tried = 1
         while measured.outcome is Outcome.INFRASTRUCTURE and tried < plan.budget.attempts:
-            measured = await measure(snapshot, adapter, judge.external, scored)
+            measured = await measure(snapshot, adapter, judge.external, scored, judge.canaries)
             tried += 1
         if measured.score is not None:
             score = SetScore.model_validate(measured.score)

@@ -146,7 +146,7 @@ async def attempt_trial(
             with phase("inspect"):
                 record.edit = read_edit(counted)
                 record.flag(*inspect_hand_in(handed, editable_files(counted)))
-                record.flag(*inspect_edit(record.edit))
+                record.flag(*inspect_edit(record.edit, judge.canaries))
         else:
             with phase("fork"):
                 counted = fork_named("counted")
@@ -199,7 +199,7 @@ async def counted_run(
         if changed := sealed_changes(counted):
             return record.flag(changed_seals(changed)).settle()
         declared = record.run.result.data_sha256 if record.run.result else {}
-        record.flag(*inspect_run(counted, before, declared))
+        record.flag(*inspect_run(counted, before, declared, judge.canaries))
         record.flag(*await inspect_data(counted, record.edit, judge))
     if record.run.outcome is not None:
         return record.end(record.run.outcome, record.run.reason).settle()

@@ -236,10 +236,13 @@ def solve(adapter: Path, problems: list[dict[str, Any]]) -> str:
         sys.path[:0] = [str(POCKET / "overlay"), str(REFERENCE)]
     import torch
 
+    from evaluation.grade import grade
     from evaluation.solve import solve as evaluate
 
     torch.set_num_threads(1)
-    return "".join(str(int(value)) for value in evaluate(POCKET / "base", adapter, problems))
+    questions = [{**problem, "room": len(problem["answer"])} for problem in problems]
+    answers = evaluate(POCKET / "base", adapter, questions)
+    return "".join(str(int(value)) for value in grade(problems, answers))
 
 
 def _dropin(scratch: Path) -> DropInFolder:

@@ -246,5 +246,5 @@ def test_an_edit_is_looked_at_for_held_out_data_and_for_attempts(
     files, kinds = EDITS[name]
     fork, edit = edited(house.store, tmp_path / "fork", files)
     judge = house.store.seal_judge(read_dropin(STUB))
-    found = [*asyncio.run(inspect_data(fork, edit, judge)), *inspect_edit(edit)]
+    found = [*asyncio.run(inspect_data(fork, edit, judge)), *inspect_edit(edit, judge.canaries)]
     assert [one.kind for one in found] == kinds
