@@ -124,6 +124,7 @@ class Desk:
 
 def serve(connection: socket.socket, desk: Desk, controller: int) -> None:
     size = struct.calcsize("3i")
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     peer, _, _ = struct.unpack("3i", credentials)
     received = bytearray()
     while not received.endswith(b"\n"):

@@ -166,7 +166,11 @@ def _trial(order: tuple[Arm, int, str, tuple[str, ...]]) -> Line:
 
 
 def of_base(problems: list[dict[str, Any]]) -> str:
-    """A 1 or 0 for each problem, of the base model: with an adapter that changes nothing."""
+    """A 1 or 0 for each problem, of the base model: with an adapter that changes next to nothing.
+
+    One that changes nothing at all is refused.
+    """
+    import torch
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
@@ -176,7 +180,10 @@ def of_base(problems: list[dict[str, Any]]) -> str:
     )
     with tempfile.TemporaryDirectory() as folder:
         base = AutoModelForCausalLM.from_pretrained(POCKET / "base")
-        get_peft_model(base, lora).save_pretrained(folder)
+        model = get_peft_model(base, lora)
+        with torch.no_grad():
+            next(w for name, w in model.named_parameters() if "lora_B" in name)[0, 0] = 2.0**-20
+        model.save_pretrained(folder)
         return solve(Path(folder), problems)
 
 
