@@ -94,7 +94,7 @@ async def inspect_data(fork: Fork, edit: ForkEdit, judge: Judge) -> list[Inciden
     texts = list(_training_texts(fork, edit))
     if sum(map(len, texts)) < FEWEST_LETTERS:
         return []
-    found = await asyncio.to_thread(lambda: _held_out(fork.snapshot, judge).contaminated(texts))
+    found = await asyncio.to_thread(lambda: held_out(fork.snapshot, judge).contaminated(texts))
     if not found:
         return []
     said = ", ".join(f"{count} problems of {name}" for name, count in found.items())
@@ -161,6 +161,17 @@ def inspect_score(score: SetScore, scored: ScoredSet, name: str) -> list[Inciden
         return []
     said = f"{score.value:.4f} on {name}, where {scored.ceiling:.4f} is possible"
     return [Incident("implausible_score", f"{said} and chance adds {allowed:.4f}")]
+
+
+def held_out(snapshot: Snapshot, judge: Judge) -> HeldOut:
+    """The held-out problems of a substrate and its judge, hashed once in a process."""
+    sets = snapshot.manifest.sets
+    return _hashed(
+        snapshot.root / sets.dev.path,
+        judge.external,
+        judge.lockbox,
+        snapshot.root / sets.target.path,
+    )
 
 
 def _training_texts(fork: Fork, edit: ForkEdit) -> Iterator[str]:
@@ -245,16 +256,6 @@ def _shipped(snapshot: Snapshot) -> dict[str, str]:
     """Tensor files that lie in a snapshot beside its base, by the hash of their tensors."""
     paths = [entry.path for entry in snapshot.entries if entry.path.endswith(".safetensors")]
     return _shipped_of(snapshot.root, tuple(p for p in paths if not p.startswith("base/")))
-
-
-def _held_out(snapshot: Snapshot, judge: Judge) -> HeldOut:
-    sets = snapshot.manifest.sets
-    return _hashed(
-        snapshot.root / sets.dev.path,
-        judge.external,
-        judge.lockbox,
-        snapshot.root / sets.target.path,
-    )
 
 
 @cache

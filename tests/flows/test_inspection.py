@@ -1,6 +1,7 @@
 """Inspection: each cheat is named and its score discarded; honest trials are left alone."""
 
 import asyncio
+import base64
 import json
 import shutil
 import struct
@@ -13,6 +14,7 @@ import pytest
 
 from flows.house import House, open_house
 from flows.inspection import Made, adapter_row, inspect_adapter, inspect_data, inspect_edit
+from flows.leakage import first_leak
 from flows.plan import Plan
 from flows.round import build_report, open_round
 from flows.start import start_campaign
@@ -248,3 +250,30 @@ def test_an_edit_is_looked_at_for_held_out_data_and_for_attempts(
     judge = house.store.seal_judge(read_dropin(STUB))
     found = [*asyncio.run(inspect_data(fork, edit, judge)), *inspect_edit(edit, judge.canaries)]
     assert [one.kind for one in found] == kinds
+
+
+# What is written
+
+
+@pytest.mark.parametrize("where", ["a log", "an adapter", "a note in base64", "problems in a log"])
+def test_verify_finds_what_leaked_and_nothing_in_an_honest_home(where: str, house: House) -> None:
+    campaign_id = started(house, STUB, str(STUB / "policies" / "stub.json"))
+    tried(campaign_id, 0, 1, 2)
+    rows = [house.campaign(campaign_id)]
+    assert first_leak(house, rows) is None
+
+    canary = next(iter(house.judge(campaign_id).canaries))
+    log = house.trial_folder(campaign_id, 1, 0) / "run.log"
+    if where == "a log":
+        log.write_text(f"seen: {canary}")
+    elif where == "problems in a log":
+        log.write_text(EXTERNAL.read_text())
+    elif where == "an adapter":
+        (house.adapters / "0" / "x").mkdir(parents=True)
+        (house.adapters / "0" / "x" / "config.json").write_text(json.dumps({"by": canary}))
+    else:
+        text = base64.b64encode(f"I found {canary} there".encode()).decode()
+        house.ledger.note(campaign_id, "worker.noted", "r1/s1", {"text": text})
+
+    found = first_leak(house, rows)
+    assert found is not None and ("problems" if where == "problems in a log" else "canary") in found
