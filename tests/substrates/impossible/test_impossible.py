@@ -104,9 +104,7 @@ def test_who_has_not_raises_none(house: House, tmp_path: Path) -> None:
     assert report.results.flagged is None
 
 
-def test_a_random_adapter_and_an_empty_answer_never_beat_the_base(
-    tmp_path: Path,
-) -> None:
+def test_a_random_adapter_and_an_empty_answer_never_beat_the_base(tmp_path: Path) -> None:
     snapshot = Store(tmp_path / "store").seal(read_dropin(IMPOSSIBLE))
     fork = make_fork(snapshot, tmp_path / "fork", overrides={}, patches=[])
     scored = snapshot.manifest.sets.dev
@@ -117,8 +115,9 @@ def test_a_random_adapter_and_an_empty_answer_never_beat_the_base(
         like = seal_adapter(fork, record.result, tmp_path / "adapters")
         assert isinstance(like, SealedAdapter)
         found = []
-        for kind, seed in (("base", 0), *(("random", seed) for seed in range(4))):
-            adapter = make_adapter(kind, like, seed, tmp_path / "adapters")
+        adapters = [make_adapter("base", like, 0, tmp_path / "adapters")]
+        adapters += [make_adapter("random", like, n, tmp_path / "adapters") for n in range(4)]
+        for adapter in adapters:
             measured = await measure(snapshot, adapter, snapshot.root / scored.path, scored)
             assert measured.score is not None, measured
             found.append(measured.score["value"])
