@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from threading import Lock
 
 from flows.house import House
 from policies.contamination import HeldOut, code_texts, problems_of
@@ -166,7 +167,7 @@ def inspect_score(score: SetScore, scored: ScoredSet, name: str) -> list[Inciden
 def held_out(snapshot: Snapshot, judge: Judge) -> HeldOut:
     """The held-out problems of a substrate and its judge, hashed once in a process."""
     sets = snapshot.manifest.sets
-    return _hashed(
+    return _hashed_once(
         snapshot.root / sets.dev.path,
         judge.external,
         judge.lockbox,
@@ -256,6 +257,14 @@ def _shipped(snapshot: Snapshot) -> dict[str, str]:
     """Tensor files that lie in a snapshot beside its base, by the hash of their tensors."""
     paths = [entry.path for entry in snapshot.entries if entry.path.endswith(".safetensors")]
     return _shipped_of(snapshot.root, tuple(p for p in paths if not p.startswith("base/")))
+
+
+_BUILDING = Lock()  # of two trials that need it at once, one hashes
+
+
+def _hashed_once(dev: Path, external: Path, lockbox: Path, target: Path) -> HeldOut:
+    with _BUILDING:
+        return _hashed(dev, external, lockbox, target)
 
 
 @cache

@@ -73,49 +73,45 @@ class HeldOut:
         trainable: Iterable[Mapping[str, Any]],
     ) -> None:
         """`sets` are held-out problems by the name of their set."""
-        known = _known(trainable)
         self.sizes: Counter[str] = Counter()
         self._passages: list[Passage] = []
         self._by_gram: dict[int, list[int]] = defaultdict(list)
         # Passages that only tell as a whole: by end, length and hash.
         self._ends: dict[int, dict[int, dict[int, set[tuple[str, str]]]]] = defaultdict(dict)
         grams: dict[Place, set[int]] = defaultdict(set)
+        spans: list[tuple[tuple[str, str], int, int]] = []  # problem, first token and the one after
+        tokens: list[str] = []
         for name, problems in sets.items():
             for problem in problems:
                 self.sizes[name] += 1
                 key = (name, str(problem.get("id", self.sizes[name])))
                 for text in _texts_of_problem(problem):
-                    tokens = read_tokens(text)
-                    if sum(map(len, tokens)) >= SHORTEST:
-                        for number, reading in enumerate(_readings(tokens)):
-                            self._add(key, number, reading, known, grams)
+                    passage = read_tokens(text)
+                    if sum(map(len, passage)) >= SHORTEST:
+                        spans.append((key, len(tokens), len(tokens) + len(passage)))
+                        # So far apart that no name looks back into another passage.
+                        tokens += [*passage, *["|"] * _NEAR]
+        known = _known(trainable)
+        for number, reading in enumerate(_readings(tokens)):
+            runs = {length: _runs(reading, length) for length in LENGTHS}
+            own = {n: ~_within(found, known[number, n]) for n, found in runs.items()}
+            for problem, start, end in spans:
+                length = _telling(own, start, end)
+                if length is not None:
+                    part = slice(start, end - length + 1)
+                    telling = set(runs[length][part][own[length][part]].tolist())
+                    for gram in telling:
+                        self._by_gram[gram].append(len(self._passages))
+                    self._passages.append(Passage(problem, end - start, len(telling)))
+                    grams[number, length] |= telling
+                elif number == 0:  # without its names a short passage would say next to nothing
+                    last = max(n for n in ENDS if n <= end - start)
+                    tail = int(_runs(reading[end - last : end], last)[0])
+                    whole = int(_runs(reading[start:end], end - start)[0])
+                    wholes = self._ends[tail].setdefault(end - start, {})
+                    wholes.setdefault(whole, set()).add(problem)
+                    grams[number, last].add(tail)
         self._grams = {place: np.array(sorted(own), np.uint64) for place, own in grams.items()}
-
-    def _add(
-        self,
-        problem: tuple[str, str],
-        number: int,
-        reading: Reading,
-        known: Mapping[Place, np.ndarray],
-        grams: dict[Place, set[int]],
-    ) -> None:
-        for length in LENGTHS:
-            if length > len(reading):
-                break
-            runs = np.array(sorted(set(_runs(reading, length).tolist())), np.uint64)
-            own = runs[~_within(runs, known[number, length])]
-            if len(own) >= OWN * len(runs):
-                for gram in own.tolist():
-                    self._by_gram[gram].append(len(self._passages))
-                self._passages.append(Passage(problem, len(reading), len(own)))
-                grams[number, length].update(own.tolist())
-                return
-        if number == 0:  # without its names a short passage would say next to nothing
-            whole = int(_runs(reading, len(reading))[0])
-            last = max(length for length in ENDS if length <= len(reading))
-            end = int(_runs(reading[-last:], last)[0])
-            self._ends[end].setdefault(len(reading), {}).setdefault(whole, set()).add(problem)
-            grams[number, last].add(end)
 
     def find(self, text: str) -> set[tuple[str, str]]:
         """The problems, as (set, id), of which a passage stands in a text."""
@@ -267,6 +263,17 @@ def _known(problems: Iterable[Mapping[str, Any]]) -> dict[Place, np.ndarray]:
         for number, reading in enumerate(readings)
         for length in LENGTHS
     }
+
+
+def _telling(own: Mapping[int, np.ndarray], start: int, end: int) -> int | None:
+    """The least length of grams of which most are a passage's own, None where none is enough."""
+    for length in LENGTHS:
+        if length > end - start:
+            break
+        part = own[length][start : end - length + 1]
+        if np.count_nonzero(part) >= OWN * len(part):
+            return length
+    return None
 
 
 def _within(values: np.ndarray, ascending: np.ndarray) -> np.ndarray:

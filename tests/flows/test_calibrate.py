@@ -84,7 +84,7 @@ def test_another_budget_is_another_baseline(home: Path) -> None:
     assert calibrated(STUB, "--rollouts", "120", "--runs", "2").exit_code == 0
     short, whole = shown()
     assert (short["rollouts"], whole["rollouts"]) == (120, 960)
-    assert short["mean"] < whole["mean"], "an eighth of the training"
+    assert short["mean"] != whole["mean"], "runs of its own"
 
 
 def test_a_campaign_pins_the_runs_that_there_are_when_it_starts(home: Path) -> None:
