@@ -10,9 +10,10 @@ from flows.calibrate import calibration_of
 from flows.house import House
 from flows.inspection import inspect_score
 from flows.publish import outbox_rows
+from flows.record import incident_rows, worker_of
 from flows.revision import Revision, policy_rows
 from flows.seed import derive_seed
-from flows.trial import incident_rows, score_rows, worker_of
+from flows.trial import note_strangers, score_rows
 from policies.canonical import canonical_json
 from policies.constitution import hold_constitution
 from policies.evidence import round_of
@@ -113,6 +114,7 @@ async def take_looks(house: House, campaign_id: str, number: int) -> None:
         while measured.outcome is Outcome.INFRASTRUCTURE and tried < plan.budget.attempts:
             measured = await measure(snapshot, adapter, judge.external, scored, judge.canaries)
             tried += 1
+        note_strangers(house, f"{campaign_id}/r{number}/s{slot}", measured)
         if measured.score is not None:
             score = SetScore.model_validate(measured.score)
             if found := inspect_score(score, scored, "external"):

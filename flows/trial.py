@@ -213,6 +213,7 @@ async def counted_run(
         record.adapter_sha256 = adapter.sha256
         scored = snapshot.manifest.sets.dev
         measured = await measure(snapshot, adapter, snapshot.root / scored.path, scored)
+    note_strangers(house, counted.root.parent.name, measured)
     record.end(measured.outcome, measured.reason)
     if measured.score is not None:
         with record.clock.phase("inspect"):
@@ -222,6 +223,12 @@ async def counted_run(
             record.flag(*inspect_adapter(house, snapshot, record.made, is_edited=is_edited))
             record.flag(*inspect_score(record.dev, scored, "dev"))
     return record.settle()
+
+
+def note_strangers(house: House, subject: str, measured: Measured) -> None:
+    """Have on record that others spoke to the scorer; who, of trials side by side, nobody knows."""
+    if measured.strangers:
+        house.ledger.note(None, "scorer.strangers", subject, {"peers": measured.strangers})
 
 
 def _ran(snapshot: Snapshot, recipe: str, standing: StandingRecipe, edit: ForkEdit) -> str:

@@ -10,7 +10,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -55,6 +55,7 @@ class Measured:
     outcome: Outcome
     reason: str  # why, "" for `evaluated`
     score: dict[str, Any] | None  # value, n, domains, metric, metric_version, engine
+    strangers: int = 0  # peers beside the controller that spoke to the scorer meanwhile
 
 
 class _Reply(BaseModel):
@@ -147,7 +148,8 @@ async def measure(
             reply = await _answers(snapshot, adapter, asked["questions"])
             if isinstance(reply, Measured):
                 return reply
-            return await _score(snapshot, scorer, reply, asked["sha256"], scored)
+            found = await _score(snapshot, scorer, reply, asked["sha256"], scored)
+            return replace(found, strangers=(await scorer.ask("count"))["strangers"])
     except (ScorerFailed, RuntimeError, KeyError) as error:
         names = {snapshot.root: "<snapshot>", problems: "<problems>"}
         return Measured(Outcome.INFRASTRUCTURE, quote(str(error), names), None)

@@ -121,8 +121,8 @@ def test_an_evaluation_that_an_empty_output_wins_is_refused_by_name(
     monkeypatch.setenv("SEEDBED_HOME", str(tmp_path / "home"))
     stub = tmp_path / "stub"
     shutil.copytree(STUB, stub)
-    world = stub / "overlay" / "training" / "world.py"
-    world.write_text(world.read_text().replace("return 0.0", "return float(completion == '')"))
+    grade = stub / "overlay" / "evaluation" / "grade.py"
+    grade.write_text(grade.read_text().replace("return 0.0", "return float(answer == '')"))
     done = calibrated(stub, "--runs", "2")
     assert done.exit_code == 2
     assert "probe-beats-baseline: empty: scores 1.0000 on dev" in done.output
