@@ -15,11 +15,13 @@ from flows.trial import score_rows
 from policies.canonical import canonical_json
 from policies.constitution import hold_constitution
 from policies.evidence import round_of
+from policies.integrity import is_flagged
 from policies.policy import Edit
 from policies.rejection import rejection_note, rejection_of
 from policies.report import (
     Account,
     DomainScore,
+    IntegrityEvent,
     RoundReport,
     SetScore,
     SlotAccount,
@@ -163,6 +165,16 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
             slots=accounts,
             worker=campaign.worker,
             isolation="; ".join(sorted({account.isolation for account in accounts})),
+            integrity=[
+                IntegrityEvent(
+                    slot=row.slot,
+                    attempt=row.attempt,
+                    kind=row.kind,
+                    detail=row.detail,
+                    worker=row.worker,
+                )
+                for row in house.ledger.integrity(campaign_id, number)
+            ],
             ledger_seq=last.seq,
             ledger_hash=last.hash,
         ),
@@ -207,6 +219,16 @@ def record_round(house: House, campaign_id: str, report: RoundReport, revision: 
 
 
 def _slot_result(house: House, campaign_id: str, number: int, row: Trial) -> SlotResult:
+    """A trial as its rows have it; of one that was flagged, in time or later, without scores."""
+    incidents = house.ledger.integrity(campaign_id, number, row.slot)
+    kinds = list(dict.fromkeys(incident.kind for incident in incidents))
+    dev = _score(house, campaign_id, number, row.slot, "dev")
+    external = _score(house, campaign_id, number, row.slot, "external")
+    outcome, discarded = row.outcome, None
+    if is_flagged(kinds):
+        kept = [SetScore.model_validate_json(i.discarded) for i in incidents if i.discarded]
+        outcome, discarded = "tampered", dev or next(iter(kept), None)
+        dev = external = None
     return SlotResult(
         slot=row.slot,
         kind=row.kind,
@@ -215,11 +237,12 @@ def _slot_result(house: House, campaign_id: str, number: int, row: Trial) -> Slo
         edit=Edit.model_validate_json(row.edit),
         diff_sha256=row.diff_sha256,
         seed=row.seed,
-        outcome=row.outcome,
+        outcome=outcome,
         adapter_sha256=row.adapter_sha256,
-        dev=_score(house, campaign_id, number, row.slot, "dev"),
-        external=_score(house, campaign_id, number, row.slot, "external"),
-        integrity=json.loads(row.integrity),
+        dev=dev,
+        external=external,
+        integrity=kinds,
+        discarded=discarded,
     )
 
 

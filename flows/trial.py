@@ -14,9 +14,11 @@ from flows.clock import Clock
 from flows.house import House, open_house
 from flows.seed import derive_seed
 from policies.canonical import canonical_json
+from policies.escape import one_line
+from policies.integrity import CONTROLLER, DETAIL, Incident, is_flagged
 from policies.policy import Assignment, Edit, SearchPolicy
 from policies.report import OutcomeName, SetScore
-from policies.tables import OVERALL, Attempt, Patch, ProblemSet, Score, Trial
+from policies.tables import OVERALL, Attempt, Integrity, Patch, ProblemSet, Score, Trial
 from substrate.fork import BadEdit, Fork, ForkEdit, apply_edit, make_fork, read_edit, sealed_changes
 from substrate.measure import Measured, measure, seal_adapter
 from substrate.outcome import Outcome
@@ -40,11 +42,24 @@ class Record:
     run: RunRecord | None = None
     adapter_sha256: str | None = None
     dev: SetScore | None = None
-    integrity: list[str] = field(default_factory=list)
+    integrity: list[Incident] = field(default_factory=list)
+    discarded: SetScore | None = None  # the dev score of a trial that was flagged
     clock: Clock = field(default_factory=Clock)
 
     def end(self, outcome: Outcome, reason: str) -> "Record":
         self.outcome, self.reason = outcome, reason
+        return self
+
+    def flag(self, *incidents: Incident) -> "Record":
+        self.integrity += incidents
+        return self
+
+    def settle(self) -> "Record":
+        """Discard the score of a trial with an integrity event, whatever else became of it."""
+        if is_flagged(found.kind for found in self.integrity):
+            first = next(found for found in self.integrity if is_flagged([found.kind]))
+            self.end(Outcome.TAMPERED, f"{first.kind}: {first.detail}")
+            self.dev, self.discarded = None, self.dev or self.discarded
         return self
 
 
@@ -57,6 +72,7 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
     campaign, plan = house.campaign(campaign_id), house.plan(campaign_id)
     policy = house.policy_of_round(campaign_id, number)
     assignment = policy.assignments(plan.width)[slot]
+    worker = campaign.worker if assignment.kind == "explore" else CONTROLLER
     seed = derive_seed(campaign.seed, number, slot)
     clock = Clock()
     for failures in range(1, plan.budget.attempts + 1):
@@ -90,9 +106,12 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
             )
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+        rows = _incident_rows(campaign_id, number, assignment, attempt, worker, record)
         if record.outcome is not Outcome.INFRASTRUCTURE or failures == plan.budget.attempts:
-            house.ledger.append(*_rows(house, campaign_id, number, assignment, attempt, record))
+            rows += _rows(house, campaign_id, number, assignment, attempt, record)
+            house.ledger.append(*rows)
             return record.outcome
+        house.ledger.append(*rows)
     raise AssertionError("a plan has at least one attempt")
 
 
@@ -129,8 +148,7 @@ async def attempt_trial(
                 workplace = Workplace(draft, policy.brief(assignment.axis), seed)
                 record.hand_in = await find_worker(worker)(workplace)
                 if changed := sealed_changes(draft):
-                    record.integrity.append("sealed_files_changed")
-                    return record.end(Outcome.TAMPERED, f"sealed files changed: {changed[:5]}")
+                    return record.flag(changed_seals(changed)).settle()
                 record.edit = read_edit(draft)
                 apply_edit(counted, record.edit.overrides, record.edit.patch)
                 if not record.edit.diff:
@@ -166,8 +184,7 @@ async def counted_run(
         record.run = await run_recipe(counted, job)
         _keep_output(counted, keep)
     if changed := sealed_changes(counted):
-        record.integrity.append("sealed_files_changed")
-        return record.end(Outcome.TAMPERED, f"sealed files changed: {changed[:5]}")
+        return record.flag(changed_seals(changed)).settle()
     if record.run.outcome is not None:
         return record.end(record.run.outcome, record.run.reason)
     assert record.run.result is not None
@@ -230,6 +247,37 @@ def score_rows(
     ]
 
 
+def changed_seals(paths: list[str]) -> Incident:
+    return Incident("sealed_files_changed", f"{len(paths)} sealed paths: {paths[:5]}")
+
+
+def _incident_rows(
+    campaign_id: str,
+    number: int,
+    assignment: Assignment,
+    attempt: int,
+    worker: str,
+    record: Record,
+) -> list[Any]:
+    """The integrity events of one attempt; the score that they discarded is with the first."""
+    return [
+        Integrity(
+            campaign=campaign_id,
+            round=number,
+            slot=assignment.slot,
+            attempt=attempt,
+            number=place,
+            kind=found.kind,
+            detail=one_line(found.detail, DETAIL),
+            worker=worker,
+            discarded=record.discarded.model_dump_json()
+            if place == 1 and record.discarded
+            else None,
+        )
+        for place, found in enumerate(record.integrity, start=1)
+    ]
+
+
 def _rows(
     house: House,
     campaign_id: str,
@@ -265,7 +313,7 @@ def _rows(
             diff_sha256=stored[record.edit.diff] if record.edit.diff else None,
             seed=derive_seed(house.campaign(campaign_id).seed, number, assignment.slot),
             adapter_sha256=record.adapter_sha256,
-            integrity=json.dumps(record.integrity),
+            integrity=json.dumps([found.kind for found in record.integrity]),
             account=json.dumps(account_of(record, attempt)),
             finished_at=datetime.now(UTC),
         )
