@@ -22,6 +22,7 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Cancelled
 
+from agents.messages import SpendCapReached
 from flows import round as steps
 from flows.clock import Clock
 from flows.export import conclude
@@ -77,12 +78,23 @@ async def conduct(campaign_id: str) -> str | State[str]:
 
 
 async def alone(campaign_id: str, work: Callable[[], Awaitable[None]]) -> str | State[str]:
-    """Do something to a campaign while this process holds its lease. Stopped is cancelled."""
+    """Do something to a campaign while this process holds its lease.
+
+    Stopped is cancelled, and so is one that reached a cap on what it may spend: both are resumable.
+    """
     try:
         async with held(open_house(), campaign_id):
             await work()
     except CampaignStopped as stopped:
         return Cancelled(message=str(stopped))
+    except (SpendCapReached, BaseExceptionGroup) as error:
+        cause = first_cause(error)
+        if not isinstance(cause, SpendCapReached):
+            raise
+        return Cancelled(
+            message=f"{campaign_id} is paused: {cause}; `seedbed resume {campaign_id}` goes on "
+            "once there is more to spend"
+        )
     return campaign_id
 
 
