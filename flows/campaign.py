@@ -3,7 +3,7 @@
     for each round:
         assign and run the trials      every slot forks the same sealed substrate
         take looks                     a rationed few external scores
-        report                         by code, from the rows
+        report                         by code, from the rows; a model may word its narrative
         revise, review, record         only the policy is promoted, within the constitution
         anchor                         the ledger's head, kept outside of the database
         publish                        artifacts and events, from the outbox
@@ -28,6 +28,7 @@ from flows.clock import Clock
 from flows.export import conclude
 from flows.house import open_house
 from flows.lease import CampaignStopped, held
+from flows.narration import narrate_round
 from flows.plan import Plan
 from flows.program import program_sha256
 from flows.publish import publish_outbox
@@ -152,6 +153,7 @@ async def research_round(campaign_id: str, number: int) -> None:
                     trials.create_task(through_gate(slot))
     with clock.phase("collect"):
         await steps.take_looks(house, campaign_id, number)
+        await narrate_round(house, campaign_id, steps.build_report(house, campaign_id, number))
         report = steps.build_report(house, campaign_id, number)
     with clock.phase("revise"):
         revision = await revise_policy(house, campaign_id, report)
