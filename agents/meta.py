@@ -97,7 +97,7 @@ async def propose(converse: Converse, material: Material, hear: Hear) -> Proposa
         is_last = len(prompts) > REPAIRS or reply.stop == "refusal"
         if ruling.policy is not None or is_last:
             return Proposal(ruling, len(prompts), tuple(prompts), tuple(models))
-        said = plain(reply.message.text)[:MOST_REPORT].strip() or "(nothing)"
+        said = plain(reply.message.text[:MOST_REPORT]).strip() or "(nothing)"
         messages += [
             Message("assistant", (Text(said),)),
             Message("user", (Text(_repair(ruling.violations)),)),

@@ -48,16 +48,24 @@ def defused(text: str) -> str:
 
 def plain(text: str) -> str:
     """`text` without what no reader sees: control characters, directions, half characters."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return "".join(sign for sign in text if sign in "\n\t" or _is_seen(sign))
+    return text.replace("\r\n", "\n").replace("\r", "\n").translate(_UNSEEN)
 
 
 def line(text: str, most: int) -> str:
     """`text` on one line of at most `most` characters."""
-    one = " ".join(defused(text).split())
+    one = " ".join(defused(text[: 4 * most]).split())
     return one if len(one) <= most else f"{one[: most - 1]}…"
 
 
-def _is_seen(sign: str) -> bool:
-    # Cc control, Cf directions and zero widths, Cs half a character, Co private, Cn not assigned.
-    return unicodedata.category(sign) not in ("Cc", "Cf", "Cs", "Co", "Cn")
+class _Unseen(dict[int, int | None]):
+    """What `str.translate` makes of each character: itself, or nothing where no reader sees it."""
+
+    def __missing__(self, code: int) -> int | None:
+        # Cc control, Cf directions and zero widths, Cs half a character, Co private, Cn unassigned.
+        is_seen = chr(code) in "\n\t" or unicodedata.category(chr(code)) not in _HIDDEN
+        self[code] = code if is_seen else None
+        return self[code]
+
+
+_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn")
+_UNSEEN = _Unseen()

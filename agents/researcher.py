@@ -26,6 +26,7 @@ from substrate.outcome import Outcome
 REPAIRS = 2  # turns in a row without a use of a tool that could be done
 MOST_SAID = 20_000  # characters of one answer's words that stay in the conversation
 MOST_USES = 16  # tools asked for in one answer
+MOST_DEPTH = 8  # of an argument
 NOTES = 7000  # characters
 
 
@@ -59,7 +60,9 @@ async def _work(workplace: Workplace, toolbox: Toolbox, context: Context) -> Han
         )
         reply = await workplace.converse(request)
         if reply.stop == "refusal":
-            raise WorkEnded(Outcome.REFUSED, f"the model declined: {plain(reply.message.text)}")
+            raise WorkEnded(
+                Outcome.REFUSED, f"the model declined: {plain(reply.message.text[:MOST_SAID])}"
+            )
         if reply.stop == "length":
             if was_cut:
                 raise WorkEnded(Outcome.CRASHED, "two answers in a row were cut for length")
@@ -89,7 +92,7 @@ async def _work(workplace: Workplace, toolbox: Toolbox, context: Context) -> Han
 
 def _heard(message: Message, *, is_whole: bool) -> Message:
     """What of an answer stays in the conversation: bounded words, and whole uses of tools."""
-    words = plain(message.text)[:MOST_SAID]
+    words = plain(message.text[:MOST_SAID])
     uses = [
         ToolUse(plain(part.id), plain(part.name)[:80], _sendable(part.arguments))
         for part in message.parts
@@ -99,13 +102,16 @@ def _heard(message: Message, *, is_whole: bool) -> Message:
     return Message("assistant", (*said, *uses) or (Text("(nothing)"),))
 
 
-def _sendable(value: Any) -> Any:
+def _sendable(value: Any, depth: int = 0) -> Any:
     """Arguments as they can be sent again: bounded, and without half characters and NaN."""
     match value:
+        case dict() | list() if depth == MOST_DEPTH:
+            return "[nested deeper]"
         case dict():
-            return {plain(str(name))[:80]: _sendable(item) for name, item in value.items()}
+            items = [(plain(str(name)[:80]), item) for name, item in value.items()]
+            return {name: _sendable(item, depth + 1) for name, item in items}
         case list():
-            return [_sendable(item) for item in value[:MOST_USES]]
+            return [_sendable(item, depth + 1) for item in value[:MOST_USES]]
         case str():
             return value[:MOST_SAID].encode("utf-8", "replace").decode()
         case bool() | int() | None:

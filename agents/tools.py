@@ -150,7 +150,7 @@ class Toolbox:
         try:
             arguments = _parse(use)
             return ToolResult(use.id, await self._do(arguments))
-        except (BadUse, BadEdit, CapReached, OSError, ValueError) as error:
+        except (BadUse, BadEdit, CapReached, OSError, ValueError, RecursionError) as error:
             said = str(error).replace(str(self.workplace.fork.root), "<fork>")
             return ToolResult(use.id, self._quoted(said, "error", keep="end"), is_error=True)
         except RuntimeError as error:
@@ -281,10 +281,17 @@ def spell_faults(error: ValidationError) -> str:
     faults: list[Any] = error.errors(include_url=False, include_context=False)
     spelled = [
         f"{'.'.join(str(part) for part in fault['loc']) or 'the whole'}: {fault['msg']}, found "
-        f"{line(repr(fault['input']), 120)}"
+        f"{_beginning(fault['input'])}"
         for fault in faults[:8]
     ]
     return "; ".join(spelled)
+
+
+def _beginning(value: Any) -> str:
+    if isinstance(value, str):
+        return line(repr(value[:200]), 120)
+    is_plain = value is None or isinstance(value, bool | int | float)
+    return repr(value) if is_plain else f"a {type(value).__name__}"
 
 
 def _text_of(content: bytes, path: str) -> str:
