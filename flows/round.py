@@ -8,11 +8,13 @@ from typing import Any
 from agents.collector import choose_looks, collect
 from flows.calibrate import calibration_of
 from flows.house import House
+from flows.narration import narrative_of
 from flows.publish import outbox_rows
 from flows.revision import Revision, policy_rows
 from flows.seed import derive_seed
 from flows.trial import score_rows
 from policies.canonical import canonical_json
+from policies.chain import Note
 from policies.constitution import hold_constitution
 from policies.evidence import round_of
 from policies.integrity import is_flagged
@@ -40,6 +42,7 @@ from substrate.measure import SealedAdapter, measure
 from substrate.outcome import Outcome
 
 FAILED_LOOK = "look.failed"
+ASKED = "policy.asked"
 
 
 async def open_round(house: House, campaign_id: str, number: int) -> None:
@@ -144,6 +147,8 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
         recipe=campaign.recipe,
         calibration=calibration_of(house, campaign_id),
     )
+    if (narrative := narrative_of(house, campaign_id, number)) is not None:
+        results = results.model_copy(update={"narrative": narrative})
     started = house.ledger.round(campaign_id, number).started_at
     ended = max(row.finished_at for row in trials)
     phases: dict[str, float] = {"elapsed": (ended - started).total_seconds()}
@@ -215,6 +220,9 @@ def record_round(house: House, campaign_id: str, report: RoundReport, revision: 
             author=revision.author,
         )
         rows.append(rejection_note(campaign_id, rejection))
+    if revision.asked is not None:
+        said = {"author": revision.author, **revision.asked}
+        rows.append(Note(campaign_id, ASKED, f"r{report.round}", said))
     house.ledger.append(*rows)
 
 

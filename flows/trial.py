@@ -3,14 +3,18 @@
 import json
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from agents.worker import HandIn, Workplace, find_worker
+from agents.messages import ProviderFailure
+from agents.worker import HandIn, WorkEnded, Workplace, find_worker, is_model
+from flows.calling import Speaker, converse_with
 from flows.clock import Clock
+from flows.drafting import Attempted, drafts_in
 from flows.house import House, open_house
 from flows.seed import derive_seed
 from policies.canonical import canonical_json
@@ -66,7 +70,8 @@ class Record:
 async def run_trial(campaign_id: str, number: int, slot: int) -> str:
     """Do the work of one slot and record it once; tried again while infrastructure fails.
 
-    Returns the outcome. Raises SnapshotDamaged when the substrate is not what it was.
+    Returns the outcome. Raises SnapshotDamaged when the substrate is not what it was, and
+    ProviderFailure or SpendCapReached where no worker can be asked: nothing is recorded then.
     """
     house = open_house()
     campaign, plan = house.campaign(campaign_id), house.plan(campaign_id)
@@ -90,6 +95,29 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
             )
         )
         folder = house.settings.forks / campaign_id / f"r{number}-s{slot}-a{attempt}"
+
+        def workplace(draft: Fork, attempt: int = attempt) -> Workplace:
+            assert assignment.axis is not None, "an exploration explores an axis"
+            kind, rollouts = campaign.worker, plan.budget.rollouts or None
+            attempted = Attempted(campaign_id, number, slot, attempt)
+            speaker = Speaker(campaign_id, "worker", kind, number, slot, attempt)
+            return Workplace(
+                fork=draft,
+                brief=policy.brief(assignment.axis),
+                seed=seed,
+                drafts=drafts_in(
+                    house,
+                    attempted,
+                    draft,
+                    recipe=campaign.recipe,
+                    rollouts=rollouts,
+                    seed=seed,
+                    caps=plan.work,
+                ),
+                converse=converse_with(house, speaker) if is_model(kind) else None,
+                caps=plan.work,
+            )
+
         try:
             record = await attempt_trial(
                 house,
@@ -99,6 +127,7 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
                 recipe=campaign.recipe,
                 rollouts=plan.budget.rollouts or None,
                 worker=campaign.worker,
+                workplace=workplace,
                 seed=seed,
                 folder=folder,
                 keep=house.trial_folder(campaign_id, number, slot),
@@ -124,6 +153,7 @@ async def attempt_trial(
     recipe: str,
     rollouts: int | None,
     worker: str,
+    workplace: Callable[[Fork], Workplace],
     seed: int,
     folder: Path,
     keep: Path,
@@ -143,12 +173,12 @@ async def attempt_trial(
     with record.clock.phase("edit"):
         try:
             if assignment.kind == "explore":
-                assert assignment.axis is not None, "an exploration explores an axis"
                 draft = fork_named("draft")
-                workplace = Workplace(draft, policy.brief(assignment.axis), seed)
-                record.hand_in = await find_worker(worker)(workplace)
+                ended = await _work(record, worker, workplace(draft))
                 if changed := sealed_changes(draft):
                     return record.flag(changed_seals(changed)).settle()
+                if ended is not None:
+                    return record.end(ended.outcome, ended.reason)
                 record.edit = read_edit(draft)
                 apply_edit(counted, record.edit.overrides, record.edit.patch)
                 if not record.edit.diff:
@@ -165,6 +195,24 @@ async def attempt_trial(
     return await counted_run(
         house, record, counted, recipe=recipe, rollouts=rollouts, seed=seed, keep=keep
     )
+
+
+async def _work(record: Record, worker: str, workplace: Workplace) -> WorkEnded | None:
+    """Have the worker work, and keep what it hands in; how it ended where that is nothing.
+
+    Raises ProviderFailure where no try will help, and SpendCapReached.
+    """
+    try:
+        record.hand_in = await find_worker(worker)(workplace)
+        return None
+    except WorkEnded as error:
+        ended = error
+    except ProviderFailure as failure:
+        if failure.permanent:
+            raise
+        ended = WorkEnded(Outcome.INFRASTRUCTURE, str(failure))
+    record.hand_in = HandIn(hypothesis="Nothing was handed in.", notes=ended.notes)
+    return ended
 
 
 async def counted_run(

@@ -43,6 +43,7 @@ __all__ = [
     "Fork",
     "ForkEdit",
     "apply_edit",
+    "links_of",
     "make_fork",
     "read_constants",
     "read_edit",
@@ -176,6 +177,11 @@ def sealed_changes(fork: Fork) -> list[str]:
             if path not in bound and _may_not_be_there(files, path):
                 changed.add(path)
     return sorted(changed)
+
+
+def links_of(fork: Fork) -> list[str]:
+    """The paths at which a fork has links of its own, each to the same path of the snapshot."""
+    return _bound_paths(fork.snapshot)
 
 
 def _read(fork: Fork) -> dict[str, bytes]:
