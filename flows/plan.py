@@ -4,6 +4,8 @@ import re
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from substrate.isolation import Isolation
+
 
 class BudgetPlan(BaseModel):
     """What the campaign may use. Caps: a policy can ask for less, never for more."""
@@ -101,15 +103,21 @@ class Plan(BaseModel):
         description="Trials that run at one time; 0: as many as the processors allow.",
         json_schema_extra={"position": 8},
     )
+    isolation: Isolation = Field(
+        default="best",
+        description="Walls around recipes and scorers: `best`, the highest level that this machine "
+        "has, without which the campaign is refused, or `none`, with a banner over every report.",
+        json_schema_extra={"position": 9},
+    )
     budget: BudgetPlan = Field(
         default=BudgetPlan(),
         description="What the campaign may use.",
-        json_schema_extra={"position": 9},
+        json_schema_extra={"position": 10},
     )
     end: EndPlan = Field(
         default=EndPlan(),
         description="How the campaign ends.",
-        json_schema_extra={"position": 10},
+        json_schema_extra={"position": 11},
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from policies.escape import code, markdown, svg, visible
 from policies.findings import confirmation_table, decoupling_table, verdict_table
+from policies.isolation import isolation_banner
 from policies.policy import Edit
 from policies.report import RoundReport, SetScore, SlotAccount, SlotResult
 from policies.tables import Campaign
@@ -43,6 +44,7 @@ def report_markdown(report: RoundReport) -> str:
         f"Policy version {results.policy_version}, recipe {code(results.recipe)}, worker "
         f"{code(account.worker)}, isolation {code(account.isolation)}.",
         "",
+        *_banner([report]),
     ]
     for title, body in sections:
         lines += [f"## {title}", "", *(body or ["None."]), ""]
@@ -85,6 +87,7 @@ def campaign_markdown(
         f"Substrate {code(campaign.substrate_name)} `{campaign.substrate_sha256[:12]}`, recipe "
         f"{code(campaign.recipe)}, worker {code(campaign.worker)}, seed {campaign.seed}.",
         "",
+        *_banner(reports),
         *(_table(head, rows) or ["No round is complete."]),
         "",
     ]
@@ -223,6 +226,11 @@ def _drawing(width: int, height: int, font: str, shapes: Sequence[str]) -> str:
         f'viewBox="0 0 {width} {height}" font-family="{font}" font-size="12">'
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>' + "".join(shapes) + "</svg>\n"
     )
+
+
+def _banner(reports: Sequence[RoundReport]) -> list[str]:
+    banner = isolation_banner(reports)
+    return [f"> **{banner}**", ""] if banner else []
 
 
 def _in_order(campaign_id: str, reports: Sequence[RoundReport]) -> list[RoundReport]:

@@ -15,10 +15,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from substrate.interpreter import python_places
 from substrate.jail import Limits, run_jailed
 from substrate.walls import Level, Walls, bubblewrap
+
+Isolation = Literal["best", "none"]  # what a plan asks for
 
 HIDDEN = "SEEDBED_HIDDEN_LEVELS"  # variable: levels to do without, for tests of what happens then
 LEVELS: tuple[Level, ...] = ("bubblewrap", "landlock")  # the higher first
@@ -91,6 +94,11 @@ def best_level() -> Level:
         f"wanted walls around recipes and workers, found none ({'; '.join(reasons)}); {mend}; or, "
         "if all that they run is trusted, ask for this campaign with --isolation none"
     )
+
+
+def level_for(isolation: Isolation) -> Level:
+    """The level of a campaign whose plan says so: the best here, or none at all. Raises NoWalls."""
+    return "none" if isolation == "none" else best_level()
 
 
 def why_not(level: Level) -> str | None:
