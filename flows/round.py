@@ -38,6 +38,7 @@ from policies.tables import (
     Score,
     Trial,
 )
+from substrate.isolation import level_for
 from substrate.measure import SealedAdapter, measure
 from substrate.outcome import Outcome
 
@@ -98,6 +99,7 @@ async def take_looks(house: House, campaign_id: str, number: int) -> None:
                 for place, slot in enumerate(chosen, start=1)
             )
         )
+    level = await asyncio.to_thread(level_for, plan.isolation)
     failed = {event.subject for event in house.ledger.events(campaign_id, FAILED_LOOK)}
     for slot in chosen:
         if f"r{number}/s{slot}" in failed:
@@ -107,10 +109,10 @@ async def take_looks(house: House, campaign_id: str, number: int) -> None:
         sha256 = trials[slot].adapter_sha256
         assert sha256 is not None, "only trials with a dev score are looked at"
         adapter = SealedAdapter(house.adapters / sha256, sha256)
-        measured = await measure(snapshot, adapter, judge.external, scored)
+        measured = await measure(snapshot, adapter, judge.external, scored, level=level)
         tried = 1
         while measured.outcome is Outcome.INFRASTRUCTURE and tried < plan.budget.attempts:
-            measured = await measure(snapshot, adapter, judge.external, scored)
+            measured = await measure(snapshot, adapter, judge.external, scored, level=level)
             tried += 1
         if measured.score is not None:
             score = SetScore.model_validate(measured.score)

@@ -1,5 +1,6 @@
 """A trial: one slot's work in one round, from the fork to the recorded, measured result."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -24,13 +25,14 @@ from policies.policy import Assignment, Edit, SearchPolicy
 from policies.report import OutcomeName, SetScore
 from policies.tables import OVERALL, Attempt, Integrity, Patch, ProblemSet, Score, Trial
 from substrate.fork import BadEdit, Fork, ForkEdit, apply_edit, make_fork, read_edit, sealed_changes
+from substrate.isolation import level_for
 from substrate.measure import Measured, measure, seal_adapter
 from substrate.outcome import Outcome
 from substrate.run import RunRecord, job_for, open_folder, open_regular, run_recipe
 from substrate.store import Snapshot
+from substrate.walls import Level
 
 KEPT_BYTES = 16 * 2**20  # of each file of a run's output
-ISOLATION = "process group, empty environment, limits"
 NO_EDIT = ForkEdit(overrides={}, patch=None, diff="")
 ANCHOR = HandIn(hypothesis="The standing recipe, unchanged.", notes="")
 
@@ -39,6 +41,7 @@ ANCHOR = HandIn(hypothesis="The standing recipe, unchanged.", notes="")
 class Record:
     """What one attempt found, filled in as it goes on."""
 
+    level: Level  # of the walls around whatever it ran
     outcome: Outcome = Outcome.INFRASTRUCTURE
     reason: str = ""
     hand_in: HandIn = ANCHOR
@@ -79,6 +82,7 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
     assignment = policy.assignments(plan.width)[slot]
     worker = campaign.worker if assignment.kind == "explore" else CONTROLLER
     seed = derive_seed(campaign.seed, number, slot)
+    level = await asyncio.to_thread(level_for, plan.isolation)
     clock = Clock()
     for failures in range(1, plan.budget.attempts + 1):
         attempt = 1 + len(house.ledger.attempts(campaign_id, number, slot))
@@ -113,8 +117,10 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
                     rollouts=rollouts,
                     seed=seed,
                     caps=plan.work,
+                    level=level,
                 ),
                 converse=converse_with(house, speaker) if is_model(kind) else None,
+                level=level,
                 caps=plan.work,
             )
 
@@ -128,6 +134,7 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
                 rollouts=plan.budget.rollouts or None,
                 worker=campaign.worker,
                 workplace=workplace,
+                level=level,
                 seed=seed,
                 folder=folder,
                 keep=house.trial_folder(campaign_id, number, slot),
@@ -154,13 +161,14 @@ async def attempt_trial(
     rollouts: int | None,
     worker: str,
     workplace: Callable[[Fork], Workplace],
+    level: Level,
     seed: int,
     folder: Path,
     keep: Path,
     clock: Clock,
 ) -> Record:
     """Fork, work, seal and measure, once. The worker's fork and the counted run's are two."""
-    record = Record(clock=clock)
+    record = Record(level, clock=clock)
 
     def fork_named(name: str) -> Fork:
         house.store.verify(snapshot, weights=False)
@@ -229,7 +237,7 @@ async def counted_run(
     snapshot = counted.snapshot
     with record.clock.phase("run"):
         job = job_for(snapshot, recipe=recipe, seed=seed, rollouts=rollouts)
-        record.run = await run_recipe(counted, job)
+        record.run = await run_recipe(counted, job, level=record.level)
         _keep_output(counted, keep)
     if changed := sealed_changes(counted):
         return record.flag(changed_seals(changed)).settle()
@@ -244,7 +252,8 @@ async def counted_run(
             return record.end(adapter.outcome, adapter.reason)
         record.adapter_sha256 = adapter.sha256
         problems = snapshot.root / snapshot.manifest.sets.dev.path
-        measured = await measure(snapshot, adapter, problems, snapshot.manifest.sets.dev)
+        scored = snapshot.manifest.sets.dev
+        measured = await measure(snapshot, adapter, problems, scored, level=record.level)
     if measured.score is not None:
         record.dev = SetScore.model_validate(measured.score)
     return record.end(measured.outcome, measured.reason)
@@ -268,7 +277,7 @@ def account_of(record: Record, attempts: int) -> dict[str, Any]:
         "peak_memory_mb": ending.peak_memory_mb if ending else 0.0,
         "rollouts": result.rollouts if result else 0,
         "tokens": result.tokens if result else 0,
-        "isolation": ISOLATION,
+        "isolation": record.level,
     }
 
 
