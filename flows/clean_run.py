@@ -20,6 +20,7 @@ from substrate.fork import make_fork
 from substrate.measure import Measured, SealedAdapter, measure
 from substrate.outcome import Outcome
 from substrate.store import Judge, Snapshot
+from substrate.walls import Level
 
 LOOK = "judge.look"  # a look at external outside of a round, noted before it is made
 TRIES = 3  # at a run that infrastructure failed
@@ -37,6 +38,7 @@ class Bench:
     judge: Judge
     recipe: str
     rollouts: int | None  # None: the substrate's budget
+    level: Level  # of the walls around the runs
 
 
 async def clean_run(
@@ -56,7 +58,7 @@ async def clean_run(
             house.store.verify(bench.snapshot, weights=False)
             record = await counted_run(
                 house,
-                Record(),
+                Record(bench.level),
                 make_fork(bench.snapshot, folder, overrides=standing.overrides, patches=patches),
                 judge=bench.judge,
                 standing=standing,
@@ -83,8 +85,10 @@ async def clean_run(
         adapter = SealedAdapter(house.adapters / record.adapter_sha256, record.adapter_sha256)
         scored = bench.snapshot.manifest.sets.external
         house.ledger.note(None, LOOK, name, {"adapter": record.adapter_sha256})
-        judge = bench.judge
-        external = await measure(bench.snapshot, adapter, judge.external, scored, judge.canaries)
+        judge, level = bench.judge, bench.level
+        external = await measure(
+            bench.snapshot, adapter, judge.external, scored, judge.canaries, level=level
+        )
     return {
         "seed": seed,
         "outcome": record.outcome.value,

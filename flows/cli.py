@@ -8,7 +8,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -30,6 +30,7 @@ app.add_typer(
 )
 
 STOP_SECONDS = 20.0
+NO_WALLS = "NO ISOLATION: what this campaign runs can do whatever you can do on this machine."
 CampaignId = Annotated[
     str, typer.Argument(help="Id of the campaign, or how it begins; empty: the newest.")
 ]
@@ -43,6 +44,8 @@ def run(
     rounds: Annotated[int, typer.Option(min=1, help="Rounds to run.")] = 2,
     width: Annotated[int, typer.Option(min=3, help="Slots of a round.")] = 8,
     worker: Annotated[str, typer.Option(help="Kind of worker.")] = "sampler",
+    meta: Annotated[str, typer.Option(help="Who writes the next policy.")] = "reviser",
+    collector: Annotated[str, typer.Option(help="Who words a report's narrative.")] = "code",
     seed: Annotated[int, typer.Option(min=0, help="The campaign's seed.")] = 0,
     name: Annotated[str, typer.Option(help="First part of the campaign's id.")] = "",
     policy: Annotated[str, typer.Option(help="Seed policy (JSON); empty: the drop-in's.")] = "",
@@ -50,6 +53,10 @@ def run(
     rollouts: Annotated[int, typer.Option(min=0, help="Rollouts a trial; 0: default.")] = 0,
     looks: Annotated[int, typer.Option(min=0, help="External scores, all in all.")] = 100,
     looks_per_round: Annotated[int, typer.Option(min=0, help="External scores a round.")] = 4,
+    isolation: Annotated[
+        Literal["best", "none"],
+        typer.Option(help="Walls: best, or none for what you trust wholly."),
+    ] = "best",
     end_seeds: Annotated[int, typer.Option(min=2, help="Fresh seeds at the end.")] = 3,
     end_at_once: Annotated[
         bool, typer.Option("--export", help="End as `seedbed export` does, after the last round.")
@@ -65,10 +72,13 @@ def run(
         rounds=rounds,
         width=width,
         worker=worker,
+        meta=meta,
+        collector=collector,
         seed=seed,
         name=name,
         policy=policy,
         at_once=at_once,
+        isolation=isolation,
         budget=BudgetPlan(rollouts=rollouts, looks=looks, looks_per_round=looks_per_round),
         end=EndPlan(seeds=end_seeds, at_once=end_at_once),
     )
@@ -272,11 +282,12 @@ def _in_foreground(what: object, as_json: bool) -> None:
     from flows.plan import Plan
     from flows.start import check_plan
     from policies.ledger import NotInLedger
+    from substrate.isolation import level_for
 
     house = open_house()
     if isinstance(what, Plan):
         check_plan(what)
-        campaign_id = ""
+        plan, campaign_id = what, ""
     else:
         campaign_id = house.ledger.find_campaign(str(what) or None).id
         plan = house.plan(campaign_id)
@@ -285,12 +296,16 @@ def _in_foreground(what: object, as_json: bool) -> None:
         if done == rounds and ended and not house.ledger.unpublished(campaign_id):
             print(f"{campaign_id} is complete: nothing to resume", file=sys.stderr)
             return
+        level_for(plan.isolation)
         print(f"resuming {campaign_id}: {done} of {rounds} rounds are done", file=sys.stderr)
     prepare_prefect(house.settings)
     console = Console(stderr=as_json)
 
     from flows import campaign as flow
     from flows import screen
+
+    if plan.isolation == "none":
+        screen.show_banner(console, NO_WALLS)
     from policies.render import campaign_json
 
     def start():
@@ -328,6 +343,7 @@ def _explain(error: Exception) -> tuple[str, int] | None:
     """Message and exit code for what a user can mend; None for a bug of ours."""
     from pydantic import ValidationError
 
+    from agents.messages import ProviderFailure
     from agents.worker import UnknownWorker
     from flows.clean_run import RunFailed
     from flows.finale import CampaignUnfinished, NothingToExport
@@ -341,6 +357,7 @@ def _explain(error: Exception) -> tuple[str, int] | None:
     from policies.rollback import BadRollback
     from policies.why import NothingSaid
     from substrate.dropin import BadDropIn
+    from substrate.isolation import NoWalls
     from substrate.store import NoSnapshot, SnapshotDamaged
 
     if isinstance(error, ExceptionGroup):
@@ -352,7 +369,8 @@ def _explain(error: Exception) -> tuple[str, int] | None:
         faults = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         return "the plan is not valid: " + "; ".join(faults), 2
     refused = (BadDropIn, BadPlan, UnknownWorker, NotInLedger, CampaignBusy, LeaseLost)
-    refused = (*refused, BadRollback, NothingSaid, RunFailed, CampaignUnfinished)
+    refused = (*refused, NoWalls, BadRollback, NothingSaid, RunFailed, CampaignUnfinished)
+    refused = (*refused, ProviderFailure)
     damaged = (
         NothingToExport,
         BadHome,

@@ -13,6 +13,7 @@ from policies.tables import Attempt, Integrity
 from substrate.fork import ForkEdit
 from substrate.outcome import Outcome
 from substrate.run import RunRecord
+from substrate.walls import Level
 
 NO_EDIT = ForkEdit(overrides={}, patch=None, diff="")
 ANCHOR = HandIn(hypothesis="The standing recipe, unchanged.", notes="")
@@ -22,6 +23,7 @@ ANCHOR = HandIn(hypothesis="The standing recipe, unchanged.", notes="")
 class Record:
     """What one attempt found, filled in as it goes on."""
 
+    level: Level  # of the walls around whatever it ran
     outcome: Outcome = Outcome.INFRASTRUCTURE
     reason: str = ""
     hand_in: HandIn = ANCHOR

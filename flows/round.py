@@ -9,12 +9,15 @@ from agents.collector import choose_looks, collect
 from flows.calibrate import calibration_of
 from flows.house import House
 from flows.inspection import inspect_score
+from flows.look import look
+from flows.narration import narrative_of
 from flows.publish import outbox_rows
 from flows.record import incident_rows, worker_of
 from flows.revision import Revision, policy_rows
 from flows.seed import derive_seed
 from flows.trial import note_strangers, score_rows
 from policies.canonical import canonical_json
+from policies.chain import Note
 from policies.constitution import hold_constitution
 from policies.evidence import round_of
 from policies.integrity import Incident, is_flagged
@@ -39,10 +42,11 @@ from policies.tables import (
     Score,
     Trial,
 )
-from substrate.measure import SealedAdapter, measure
-from substrate.outcome import Outcome
+from substrate.isolation import level_for
+from substrate.measure import SealedAdapter
 
 FAILED_LOOK = "look.failed"
+ASKED = "policy.asked"
 
 
 async def open_round(house: House, campaign_id: str, number: int) -> None:
@@ -98,6 +102,7 @@ async def take_looks(house: House, campaign_id: str, number: int) -> None:
                 for place, slot in enumerate(chosen, start=1)
             )
         )
+    level = await asyncio.to_thread(level_for, plan.isolation)
     failed = {event.subject for event in house.ledger.events(campaign_id, FAILED_LOOK)}
     for slot in chosen:
         if f"r{number}/s{slot}" in failed:
@@ -109,11 +114,10 @@ async def take_looks(house: House, campaign_id: str, number: int) -> None:
         sha256 = trials[slot].adapter_sha256
         assert sha256 is not None, "only trials with a dev score are looked at"
         adapter = SealedAdapter(house.adapters / sha256, sha256)
-        measured = await measure(snapshot, adapter, judge.external, scored, judge.canaries)
-        tried = 1
-        while measured.outcome is Outcome.INFRASTRUCTURE and tried < plan.budget.attempts:
-            measured = await measure(snapshot, adapter, judge.external, scored, judge.canaries)
-            tried += 1
+        tries = plan.budget.attempts
+        measured = await look(
+            snapshot, adapter, judge, judge.external, scored, level=level, tries=tries
+        )
         note_strangers(house, f"{campaign_id}/r{number}/s{slot}", measured)
         if measured.score is not None:
             score = SetScore.model_validate(measured.score)
@@ -153,6 +157,8 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
         recipe=campaign.recipe,
         calibration=calibration_of(house, campaign_id),
     )
+    if (narrative := narrative_of(house, campaign_id, number)) is not None:
+        results = results.model_copy(update={"narrative": narrative})
     started = house.ledger.round(campaign_id, number).started_at
     ended = max(row.finished_at for row in trials)
     phases: dict[str, float] = {"elapsed": (ended - started).total_seconds()}
@@ -224,6 +230,9 @@ def record_round(house: House, campaign_id: str, report: RoundReport, revision: 
             author=revision.author,
         )
         rows.append(rejection_note(campaign_id, rejection))
+    if revision.asked is not None:
+        said = {"author": revision.author, **revision.asked}
+        rows.append(Note(campaign_id, ASKED, f"r{report.round}", said))
     house.ledger.append(*rows)
 
 

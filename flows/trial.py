@@ -1,15 +1,20 @@
 """A trial: one slot's work in one round, from the fork to the recorded, measured result."""
 
+import asyncio
 import json
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from agents.worker import HandIn, Workplace, find_worker
+from agents.messages import ProviderFailure
+from agents.worker import HandIn, WorkEnded, Workplace, find_worker, is_model
+from flows.calling import Speaker, converse_with
 from flows.clock import Clock
+from flows.drafting import Attempted, drafts_in
 from flows.house import House, open_house
 from flows.inspection import (
     Made,
@@ -39,20 +44,22 @@ from substrate.fork import (
     read_edit,
     sealed_changes,
 )
+from substrate.isolation import level_for
 from substrate.measure import Measured, measure, seal_adapter
 from substrate.outcome import Outcome
 from substrate.run import job_for, open_folder, open_regular, run_recipe
 from substrate.store import Judge, Snapshot
+from substrate.walls import Level
 
 KEPT_BYTES = 16 * 2**20  # of each file of a run's output
 MOST_FILES = 64  # of training data, whose hashes are recorded
-ISOLATION = "process group, empty environment, limits"
 
 
 async def run_trial(campaign_id: str, number: int, slot: int) -> str:
     """Do the work of one slot and record it once; tried again while infrastructure fails.
 
-    Returns the outcome. Raises SnapshotDamaged when the substrate is not what it was.
+    Returns the outcome. Raises SnapshotDamaged when the substrate is not what it was, and
+    ProviderFailure or SpendCapReached where no worker can be asked: nothing is recorded then.
     """
     house = open_house()
     campaign, plan = house.campaign(campaign_id), house.plan(campaign_id)
@@ -60,6 +67,7 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
     assignment = policy.assignments(plan.width)[slot]
     worker = worker_of(assignment.kind, campaign.worker)
     seed = derive_seed(campaign.seed, number, slot)
+    level = await asyncio.to_thread(level_for, plan.isolation)
     clock = Clock()
     for failures in range(1, plan.budget.attempts + 1):
         row = Attempt(
@@ -75,6 +83,31 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
         house.ledger.append(row)
         attempt = row.attempt
         folder = house.settings.forks / campaign_id / f"r{number}-s{slot}-a{attempt}"
+
+        def workplace(draft: Fork, attempt: int = attempt) -> Workplace:
+            assert assignment.axis is not None, "an exploration explores an axis"
+            kind, rollouts = campaign.worker, plan.budget.rollouts or None
+            attempted = Attempted(campaign_id, number, slot, attempt)
+            speaker = Speaker(campaign_id, "worker", kind, number, slot, attempt)
+            return Workplace(
+                fork=draft,
+                brief=policy.brief(assignment.axis),
+                seed=seed,
+                drafts=drafts_in(
+                    house,
+                    attempted,
+                    draft,
+                    recipe=campaign.recipe,
+                    rollouts=rollouts,
+                    seed=seed,
+                    caps=plan.work,
+                    level=level,
+                ),
+                converse=converse_with(house, speaker) if is_model(kind) else None,
+                level=level,
+                caps=plan.work,
+            )
+
         try:
             record = await attempt_trial(
                 house,
@@ -85,6 +118,8 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
                 recipe=campaign.recipe,
                 rollouts=plan.budget.rollouts or None,
                 worker=campaign.worker,
+                workplace=workplace,
+                level=level,
                 seed=seed,
                 folder=folder,
                 keep=house.trial_folder(campaign_id, number, slot),
@@ -111,13 +146,15 @@ async def attempt_trial(
     recipe: str,
     rollouts: int | None,
     worker: str,
+    workplace: Callable[[Fork], Workplace],
+    level: Level,
     seed: int,
     folder: Path,
     keep: Path,
     clock: Clock,
 ) -> Record:
     """Fork, work, seal and measure, once. The worker's fork and the counted run's are two."""
-    record = Record(clock=clock)
+    record = Record(level, clock=clock)
 
     def fork_named(name: str) -> Fork:
         house.store.verify(snapshot, weights=False)
@@ -128,14 +165,14 @@ async def attempt_trial(
     phase = record.clock.phase
     try:
         if assignment.kind == "explore":
-            assert assignment.axis is not None, "an exploration explores an axis"
             with phase("fork"):
                 draft = fork_named("draft")
             with phase("edit"):
-                workplace = Workplace(draft, policy.brief(assignment.axis), seed)
-                record.hand_in = await find_worker(worker)(workplace)
+                ended = await _work(record, worker, workplace(draft))
                 if changed := sealed_changes(draft):
                     return record.flag(changed_seals(changed)).settle()
+                if ended is not None:
+                    return record.end(ended.outcome, ended.reason)
                 record.edit, handed = read_edit(draft), editable_files(draft)
                 shutil.rmtree(draft.root)
             if not record.edit.diff:
@@ -171,6 +208,24 @@ async def attempt_trial(
     )
 
 
+async def _work(record: Record, worker: str, workplace: Workplace) -> WorkEnded | None:
+    """Have the worker work, and keep what it hands in; how it ended where that is nothing.
+
+    Raises ProviderFailure where no try will help, and SpendCapReached.
+    """
+    try:
+        record.hand_in = await find_worker(worker)(workplace)
+        return None
+    except WorkEnded as error:
+        ended = error
+    except ProviderFailure as failure:
+        if failure.permanent:
+            raise
+        ended = WorkEnded(Outcome.INFRASTRUCTURE, str(failure))
+    record.hand_in = HandIn(hypothesis="Nothing was handed in.", notes=ended.notes)
+    return ended
+
+
 async def counted_run(
     house: House,
     record: Record,
@@ -191,7 +246,7 @@ async def counted_run(
     before = editable_files(counted)
     with record.clock.phase("run"):
         job = job_for(snapshot, recipe=recipe, seed=seed, rollouts=rollouts)
-        record.run = await run_recipe(counted, job)
+        record.run = await run_recipe(counted, job, level=record.level)
         _keep_output(counted, keep)
     with record.clock.phase("inspect"):
         if record.run.keeper_lost:
@@ -212,7 +267,8 @@ async def counted_run(
             return record.end(adapter.outcome, adapter.reason).settle()
         record.adapter_sha256 = adapter.sha256
         scored = snapshot.manifest.sets.dev
-        measured = await measure(snapshot, adapter, snapshot.root / scored.path, scored)
+        problems = snapshot.root / scored.path
+        measured = await measure(snapshot, adapter, problems, scored, level=record.level)
     note_strangers(house, counted.root.parent.name, measured)
     record.end(measured.outcome, measured.reason)
     if measured.score is not None:
@@ -257,7 +313,7 @@ def account_of(record: Record, attempts: int) -> dict[str, Any]:
         "rollouts": result.rollouts if result else 0,
         "tokens": result.tokens if result else 0,
         "data_sha256": dict(sorted(result.data_sha256.items())[:MOST_FILES]) if result else {},
-        "isolation": ISOLATION,
+        "isolation": record.level,
     }
 
 

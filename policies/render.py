@@ -15,6 +15,7 @@ from policies.findings import (
     rates_line,
     verdict_table,
 )
+from policies.isolation import isolation_banner
 from policies.policy import Edit
 from policies.report import RoundReport, SetScore, SlotAccount, SlotResult
 from policies.tables import Campaign
@@ -49,6 +50,7 @@ def report_markdown(report: RoundReport) -> str:
         f"Policy version {results.policy_version}, recipe {code(results.recipe)}, worker "
         f"{code(account.worker)}, isolation {code(account.isolation)}.",
         "",
+        *_banner([report]),
     ]
     for title, body in sections:
         lines += [f"## {title}", "", *(body or ["None."]), ""]
@@ -91,6 +93,7 @@ def campaign_markdown(
         f"Substrate {code(campaign.substrate_name)} `{campaign.substrate_sha256[:12]}`, recipe "
         f"{code(campaign.recipe)}, worker {code(campaign.worker)}, seed {campaign.seed}.",
         "",
+        *_banner(reports),
         *(_table(head, rows) or ["No round is complete."]),
         "",
     ]
@@ -230,6 +233,11 @@ def _drawing(width: int, height: int, font: str, shapes: Sequence[str]) -> str:
         f'viewBox="0 0 {width} {height}" font-family="{font}" font-size="12">'
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>' + "".join(shapes) + "</svg>\n"
     )
+
+
+def _banner(reports: Sequence[RoundReport]) -> list[str]:
+    banner = isolation_banner(reports)
+    return [f"> **{banner}**", ""] if banner else []
 
 
 def _in_order(campaign_id: str, reports: Sequence[RoundReport]) -> list[RoundReport]:

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from substrate.dropin import ScoredSet
-from substrate.run import environment, interpreter
+from substrate.interpreter import interpreter
+from substrate.run import environment
 from substrate.store import Snapshot
 
 _SCORER = Path(__file__).with_name("scorer.py")

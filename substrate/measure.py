@@ -19,12 +19,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from substrate.custody import Scorer, ScorerFailed, graded, scorer_of
 from substrate.dropin import ScoredSet
 from substrate.fork import Fork
+from substrate.interpreter import interpreter, python_places
+from substrate.isolation import best_level
 from substrate.jail import run_jailed
 from substrate.job import Result
 from substrate.outcome import Outcome
 from substrate.run import (
     environment,
-    interpreter,
     jail_limits,
     last_line_of,
     open_folder,
@@ -32,6 +33,7 @@ from substrate.run import (
     quote,
 )
 from substrate.store import Snapshot, tree_sha256
+from substrate.walls import Level, Walls
 
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
@@ -129,12 +131,15 @@ async def measure(
     problems: Path,
     scored: ScoredSet,
     canaries: Collection[str] = (),
+    *,
+    level: Level | None = None,
 ) -> Measured:
     """Check a sealed adapter and score it on one set of problems (a JSON Lines file).
 
     Two processes do it. The snapshot's `evaluation/score.py`, in a fresh jail that sees no fork,
     has the adapter and the questions, and never a label; the scorer (`substrate/scorer.py`) has the
     labels and the answers, and never an adapter. Problems with a text of `canaries` are not asked.
+    `level` None: the highest that stands here.
 
     An adapter that fails a check is `invalid_adapter`, one that changes nothing `no_change`.
     Whatever goes wrong with the evaluation itself is `infrastructure`, never a score.
@@ -145,7 +150,7 @@ async def measure(
     try:
         async with scorer_of(snapshot, problems, scored, canaries) as scorer:
             asked = await scorer.ask("questions")
-            reply = await _answers(snapshot, adapter, asked["questions"])
+            reply = await _answers(snapshot, adapter, asked["questions"], level)
             if isinstance(reply, Measured):
                 return reply
             found = await _score(snapshot, scorer, reply, asked["sha256"], scored)
@@ -156,7 +161,12 @@ async def measure(
 
 
 async def measure_completion(
-    snapshot: Snapshot, completion: str, problems: Path, scored: ScoredSet
+    snapshot: Snapshot,
+    completion: str,
+    problems: Path,
+    scored: ScoredSet,
+    *,
+    level: Level | None = None,
 ) -> Measured:
     """Score one and the same completion of every problem: what a model without a mind is worth."""
     try:
@@ -171,7 +181,10 @@ async def measure_completion(
 
 
 async def _answers(
-    snapshot: Snapshot, adapter: SealedAdapter, questions: Sequence[Mapping[str, Any]]
+    snapshot: Snapshot,
+    adapter: SealedAdapter,
+    questions: Sequence[Mapping[str, Any]],
+    level: Level | None,
 ) -> _Reply | Measured:
     """The adapter's answers to questions, from a fresh jail."""
     manifest = snapshot.manifest
@@ -193,12 +206,22 @@ async def _answers(
             "questions": str(asked),
             **manifest.adapter.model_dump(mode="json"),
         }
+        python = interpreter(manifest)
+        level = level or await asyncio.to_thread(best_level)
+        # Not the dev set: its labels.
+        parts = [part for part in snapshot.root.iterdir() if part.name != "dev"]
         ending = await run_jailed(
-            [interpreter(manifest), "-I", "-B", str(snapshot.root / "evaluation" / "score.py")],
+            [python, "-I", "-B", str(snapshot.root / "evaluation" / "score.py")],
             cwd=desk,
             env=environment(manifest),
             limits=jail_limits(manifest),
             log=log,
+            walls=Walls(
+                level=level,
+                writable=(desk,),
+                readable=(*parts, adapter.path, *python_places(python)),
+                cuda=manifest.run.device == "cuda",
+            ),
             stdin=json.dumps(orders).encode(),
         )
         if ending.limit is not None or ending.exit_code != 0:

@@ -46,8 +46,8 @@ if __name__ == "__main__":
         said["data_sha256"]["data/target.jsonl"] = "0" * 64
         Path("out/result.json").write_text(json.dumps(said))
     if FAULT == "copy":
-        for name in ("adapter_config.json", "adapter_model.safetensors"):
-            shutil.copyfile(Path(ANOTHERS) / name, Path("out/adapter") / name)
+        weights = Path("out/adapter/adapter_model.safetensors")
+        weights.write_bytes(base64.b64decode(ANOTHERS))
 """
 
 
@@ -65,7 +65,7 @@ def dropin_with(tmp_path: Path, **texts: str) -> Path:
     recipe = folder / "overlay" / "recipes" / "stub.py"
     constants = "".join(f"{name} = {value!r}\n" for name, value in texts.items())
     code = recipe.read_text().replace('FAULT = "none"', f'FAULT = "none"\n{constants}')
-    code = code.replace("import math\n", "import math\nimport shutil\n")
+    code = code.replace("import json\n", "import base64\nimport json\n")
     recipe.write_text(code.replace('\nif __name__ == "__main__":\n    main()\n', CHEATS))
     return folder
 
@@ -109,7 +109,9 @@ def test_a_cheat_is_named_and_its_score_discarded(
     # An adapter of another seed, in the same home: what there is to be copied.
     earlier = started(house, dropin_with(tmp_path), policy, seed=9)
     tried(earlier, 0)
-    copied = str(house.adapters / str(house.ledger.trials(earlier)[0].adapter_sha256))
+    sealed = house.adapters / str(house.ledger.trials(earlier)[0].adapter_sha256)
+    weights = (sealed / "adapter_model.safetensors").read_bytes()
+    copied = base64.b64encode(weights).decode()
     folder = dropin_with(tmp_path, ANOTHERS=copied, HELD_OUT=EXTERNAL.read_text()[:9000])
     campaign_id = started(house, folder, policy)
 
