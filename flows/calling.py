@@ -29,6 +29,9 @@ class Speaker:
 
 Answerer = Callable[[House, Speaker], Converse]
 
+# One exchange on record: whose it is, and its place in that conversation, from 0.
+Journal = Callable[[Speaker, int], Reply]
+
 
 def converse_with(house: House, speaker: Speaker) -> Converse:
     """What a speaker converses through."""
@@ -56,6 +59,19 @@ def provider(house: House, speaker: Speaker) -> Converse:
         )
 
     return nobody
+
+
+def journal_of(house: House, campaign_id: str) -> Journal:
+    """What was said in a campaign. It raises ProviderFailure for what is not on record."""
+
+    def unrecorded(speaker: Speaker, index: int) -> Reply:
+        raise ProviderFailure(
+            f"wanted exchange {index} of {speaker} in the journal, found none; only a campaign "
+            "without models can be run again",
+            permanent=True,
+        )
+
+    return unrecorded
 
 
 _answerer: ContextVar[Answerer] = ContextVar("answerer", default=provider)

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from flows import cli_campaigns
 from flows.cli_policy import policy_commands
 from flows.cli_substrate import substrate_commands
 
@@ -28,6 +29,9 @@ app.add_typer(
 app.add_typer(
     substrate_commands, name="substrate", help="Drop-ins: list, show, new, check, seal, calibrate."
 )
+
+app.command()(cli_campaigns.compare)
+app.command()(cli_campaigns.replay)
 
 STOP_SECONDS = 20.0
 CampaignId = Annotated[
@@ -335,6 +339,7 @@ def _explain(error: Exception) -> tuple[str, int] | None:
     from agents.messages import ProviderFailure
     from agents.worker import UnknownWorker
     from flows.clean_run import RunFailed
+    from flows.compare import BadComparison
     from flows.finale import CampaignUnfinished, NothingToExport
     from flows.foreground import Interrupted
     from flows.house import BadHome
@@ -358,6 +363,7 @@ def _explain(error: Exception) -> tuple[str, int] | None:
         return "the plan is not valid: " + "; ".join(faults), 2
     refused = (BadDropIn, BadPlan, UnknownWorker, NotInLedger, CampaignBusy, LeaseLost)
     refused = (*refused, BadRollback, NothingSaid, RunFailed, CampaignUnfinished, ProviderFailure)
+    refused = (*refused, BadComparison)
     damaged = (
         NothingToExport,
         BadHome,

@@ -14,15 +14,17 @@ from prefect.exceptions import CancelledRun
 from agents.exchange import prompt_sha256
 from agents.messages import Converse, ProviderFailure, Request, SpendCapReached
 from flows import round as steps
-from flows.calling import Speaker, answered_by
+from flows.calling import Speaker, answered_by, journal_of
 from flows.campaign import campaign, first_cause, resume
 from flows.house import House, open_house
 from flows.narration import UNUSED
 from flows.plan import Plan
+from flows.rerun import answers_of, begin_rerun, compare_rerun, is_rerun
 from flows.revision import decide
 from flows.start import BadPlan, check_plan, start_campaign
 from flows.trial import run_trial
 from policies.canonical import canonical_json
+from policies.ledger import NotInLedger
 from policies.rejection import REJECTED, read_rejections
 from policies.report import RoundReport
 from tests.agents.scripted import Line, Script, context_of, says, script, uses
@@ -74,14 +76,15 @@ async def trials(house: House, campaign_id: str) -> RoundReport:
 
 
 def a_worker(speaker: Speaker) -> Script:
-    """Breaks the recipe, sees it fail, repairs it, runs it again, hands in."""
+    """Breaks the recipe, sees it fail, repairs it, runs it again, may score it, hands in."""
     value = 1e-3 + 1e-4 * (speaker.slot or 0) + 1e-5 * speaker.round
+    scores = [uses("dev_score", folder="out/adapter")] if speaker.slot == 1 else []
     return script(
         uses("edit", path=RECIPE, old="LEARNING_RATE = 3e-4", new="LEARNING_RATE = 1 / 0"),
         uses("run_recipe", kind="smoke"),
         uses("edit", path=RECIPE, old="LEARNING_RATE = 1 / 0", new=f"LEARNING_RATE = {value}"),
         uses("run_recipe", kind="draft"),
-        uses("dev_score", folder="out/adapter"),
+        *scores,
         uses("hand_in", hypothesis=f"sibling-{speaker.slot} says so", notes="notes of mine"),
     )
 
@@ -187,7 +190,7 @@ def test_a_narrative_with_an_invented_number_is_not_used_and_one_that_holds_is(
 
 def test_what_a_worker_causes_is_counted_before_and_after(done: Campaign) -> None:
     ledger = done.house.ledger
-    explored = [row for row in ledger.trials(done.id) if row.kind == "explore"]
+    explored = [row for row in ledger.trials(done.id) if row.kind == "explore" and row.slot == 1]
     spends = [row for row in ledger.spends(done.id) if row.unit == "dev_scores"]
     assert sorted((row.subject, row.state) for row in spends) == sorted(
         (f"r{row.round}/s{row.slot}/a1/1", state)
@@ -211,7 +214,7 @@ def test_no_worker_ever_reads_external_scores_claims_evidence_or_siblings(done: 
     assert externals and len(workers) >= 3
     for who, each in workers.items():
         told = " ".join(context_of(request) for request in each.asked)
-        assert "# Your axis" in told and "dev accuracy" in told
+        assert "# Your axis" in told and ("dev accuracy" in told) is (who.slot == 1)
         for forbidden in ("external", "evidence", "trust", CLAIM, "A model wrote this"):
             assert forbidden not in told
         without_dev_scores = re.sub(r"dev accuracy [^']*'", "", told)
@@ -231,6 +234,35 @@ def test_models_learn_of_external_scores_by_the_ladder_alone(done: Campaign) -> 
         hidden |= {results.noise.external_sigma} - {None}  # pyright: ignore[reportAssignmentType]
     assert hidden
     assert not any(repr(value) in told for value in hidden if len(repr(value)) > 6)
+
+
+def test_a_rerun_from_the_journal_asks_nobody_and_ends_with_the_same_policies(
+    done: Campaign,
+) -> None:
+    house, scripts = done.house, done.cast.scripts
+    new = begin_rerun(house, done.id)
+    with answered_by(answers_of(done.id, lambda who, at: scripts[who].said[at], house)):
+        assert asyncio.run(resume(new)) == new
+    steps_of_both = compare_rerun(house, done.id, new)
+    assert [step.name for step in steps_of_both if not step.is_same] == []
+    assert len(steps_of_both) == 3 + 2
+    assert is_rerun(house, new) and not is_rerun(house, done.id)
+    unlike = compare_rerun(house, done.id, started(house, seed=4))
+    assert [step.name for step in unlike if step.is_same] == ["policy 1"]
+
+
+def test_a_journal_without_an_exchange_stops_the_rerun_and_names_it(done: Campaign) -> None:
+    journal = journal_of(done.house, done.id)
+    with (
+        answered_by(answers_of(done.id, journal, done.house)),
+        pytest.raises(ProviderFailure, match=r"exchange 0 .*role='worker'"),
+    ):
+        asyncio.run(trials(done.house, begin_rerun(done.house, done.id)))
+
+
+def test_an_unfinished_campaign_is_not_run_again(house: House) -> None:
+    with pytest.raises(NotInLedger, match="0 of 2 rounds"):
+        begin_rerun(house, started(house))
 
 
 def test_drafts_beyond_a_cap_are_refused_and_have_seeds_of_their_own(house: House) -> None:
@@ -284,6 +316,7 @@ def test_what_no_try_will_help_stops_and_nothing_of_the_trial_is_recorded(
     assert [row.slot for row in house.ledger.trials(campaign_id)] == [0]
 
 
+@pytest.mark.slow
 def test_a_cap_on_spending_pauses_a_campaign_and_a_permanent_failure_ends_it_with_its_cause(
     house: House, prefect_api: str
 ) -> None:
