@@ -4,6 +4,7 @@ They reach its fork and nothing else. What they show is data in bounds; what goe
 told to the model and ends nothing.
 """
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,7 +172,7 @@ class Toolbox:
                 where = f"{path} lines {first}-{min(len(lines), first - 1 + count)} of {len(lines)}"
                 return self._quoted(shown, where)
             case Search(text=text, path=path):
-                hits = search_files(fork, text, path)
+                hits = await asyncio.to_thread(search_files, fork, text, path)
                 shown = "\n".join(f"{file}:{number}: {hit[:300]}" for file, number, hit in hits)
                 more = f" (the first {MOST_HITS})" if len(hits) == MOST_HITS else ""
                 return self._quoted(shown, f"search in {path}, {len(hits)} lines{more}")
