@@ -9,6 +9,7 @@ It gets no key and nothing of the host's environment: what it speaks to a model 
 import os
 import shlex
 import shutil
+from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -51,7 +52,14 @@ def client(command: str) -> Worker:
         out.mkdir(exist_ok=True)
         (out / "brief.md").write_text(brief, encoding="utf-8")
         try:
-            ran = await run_in_fork(fork, argv, seconds=seconds, stdin=brief.encode())
+            ran = await run_in_fork(
+                fork,
+                argv,
+                seconds=seconds,
+                level=workplace.level,
+                readable=(Path(argv[0]), Path(argv[0]).resolve()),
+                stdin=brief.encode(),
+            )
         except RuntimeError as error:
             raise WorkEnded(Outcome.INFRASTRUCTURE, str(error)) from error
         notes = plain(ran.output)[-4000:]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from substrate.editable import MOST_FILE_BYTES, OUTPUT, BadEdit, check_paths, is_ignored, is_sealed
-from substrate.fork import Fork, links_of
+from substrate.fork import Fork, linked_paths
 from substrate.run import open_folder, open_regular
 
 MOST_READ = 4 << 20  # bytes of a file that is read
@@ -120,7 +120,7 @@ def search_files(fork: Fork, text: str, path: str = ".") -> list[tuple[str, int,
 
 
 def _walk(fork: Fork, path: str) -> Iterator[str]:
-    links, seen = set(links_of(fork)), 0
+    links, seen = set(linked_paths(fork.snapshot)), 0
     rest = [_clean(path)]
     while rest and seen < MOST_SEARCHED:
         here = rest.pop()
@@ -148,7 +148,9 @@ def _clean(path: str) -> str:
 
 def _root_of(fork: Fork, path: str) -> Path:
     """Where a path is read: in the fork, or in the snapshot behind a link of the fork's own."""
-    behind = any(path == link or path.startswith(f"{link}/") for link in links_of(fork))
+    behind = any(
+        path == link or path.startswith(f"{link}/") for link in linked_paths(fork.snapshot)
+    )
     return fork.snapshot.root if behind else fork.root
 
 

@@ -1,13 +1,16 @@
 """A worker's own programs: run in its fork, in the jail, with nothing of the host's environment."""
 
+import asyncio
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from substrate.fork import Fork
+from substrate.isolation import best_level
 from substrate.jail import Ending, Limits, run_jailed
-from substrate.run import environment, jail_limits
+from substrate.run import environment, fork_walls, interpreter, jail_limits
+from substrate.walls import Level
 
 LOG_BYTES = 200_000
 
@@ -21,14 +24,22 @@ class Ran:
 
 
 async def run_in_fork(
-    fork: Fork, argv: Sequence[str], *, seconds: float, stdin: bytes = b""
+    fork: Fork,
+    argv: Sequence[str],
+    *,
+    seconds: float,
+    level: Level | None = None,
+    readable: Sequence[Path] = (),
+    stdin: bytes = b"",
 ) -> Ran:
     """Run a program in a fork until it ends or a limit ends it; nothing of it is left alive.
 
-    Memory, processes and file sizes are limited as a run of the recipe is. Raises RuntimeError
-    where the jail failed, which says nothing about the program.
+    It stands within the walls of a run of the recipe, at this level or, if None, at the highest
+    there is, and may read `readable` besides; memory, processes and file sizes are limited as that
+    run's are. Raises RuntimeError where the jail failed, which says nothing about the program.
     """
     manifest = fork.snapshot.manifest
+    level = level or await asyncio.to_thread(best_level)
     most = jail_limits(manifest)
     limits = Limits(
         seconds=seconds,
@@ -38,6 +49,7 @@ async def run_in_fork(
         processes=most.processes,
         log_bytes=LOG_BYTES,
     )
+    walls = fork_walls(fork, interpreter(manifest), level)
     with tempfile.TemporaryDirectory(prefix="seedbed-shell-") as scratch:
         log = Path(scratch) / "shell.log"  # where the program knows no name of it
         ending = await run_jailed(
@@ -46,6 +58,7 @@ async def run_in_fork(
             env=environment(manifest) | {"PYTHONPATH": str(fork.root.absolute())},
             limits=limits,
             log=log,
+            walls=replace(walls, readable=(*walls.readable, *readable)),
             stdin=stdin,
         )
         output = log.read_bytes().decode("utf-8", "replace")

@@ -23,7 +23,7 @@ from agents.quotation import Kept, line, plain, quote
 from agents.shell import run_in_fork, spell
 from agents.worker import CapReached, Drafts, HandIn, WorkEnded, Workplace
 from substrate.editable import BadEdit, check_paths, read_editable
-from substrate.fork import links_of
+from substrate.fork import linked_paths
 from substrate.outcome import Outcome
 from substrate.patch import apply_patch, patched_paths
 
@@ -194,7 +194,8 @@ class Toolbox:
                 if "\0" in command or not command.encode():
                     raise BadUse("wanted a command without NUL")
                 argv = ["/bin/sh", "-c", command]
-                ran = await run_in_fork(fork, argv, seconds=self.workplace.caps.shell_seconds)
+                seconds, level = self.workplace.caps.shell_seconds, self.workplace.level
+                ran = await run_in_fork(fork, argv, seconds=seconds, level=level)
                 shown = self._quoted(ran.output, "output of the command", keep="end")
                 return f"{spell(ran.ending)}\n{shown}"
             case RunRecipe(kind=kind):
@@ -244,7 +245,9 @@ class Toolbox:
         files = fork.snapshot.manifest.files
         paths = list(patched_paths(diff))
         check_paths(files, paths)
-        before = read_editable(fork.root, files, bound=set(links_of(fork)), known=fork.prepared)
+        before = read_editable(
+            fork.root, files, bound=set(linked_paths(fork.snapshot)), known=fork.prepared
+        )
         after = apply_patch(before, diff)
         changed = [path for path in sorted(set(paths)) if before.get(path) != after.get(path)]
         for path in changed:

@@ -11,6 +11,7 @@ from substrate.fork import Fork
 from substrate.measure import Measured
 from substrate.outcome import Outcome
 from substrate.run import RunRecord
+from substrate.walls import Level
 
 PROVIDERS = ("anthropic", "openai")
 
@@ -65,6 +66,7 @@ class Workplace:
     drafts: Drafts | None = None
     converse: Converse | None = None
     caps: Caps = field(default_factory=Caps)
+    level: Level | None = None  # of the walls around its programs; None: the highest there is
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from substrate.fork import make_fork
 from substrate.measure import Measured, SealedAdapter, measure
 from substrate.outcome import Outcome
 from substrate.store import Judge, Snapshot
+from substrate.walls import Level
 
 TRIES = 3  # at a run that infrastructure failed
 
@@ -34,6 +35,7 @@ class Bench:
     judge: Judge
     recipe: str
     rollouts: int | None  # None: the substrate's budget
+    level: Level  # of the walls around the runs
 
 
 async def clean_run(
@@ -53,7 +55,7 @@ async def clean_run(
             house.store.verify(bench.snapshot, weights=False)
             record = await counted_run(
                 house,
-                Record(),
+                Record(bench.level),
                 make_fork(bench.snapshot, folder, overrides=standing.overrides, patches=patches),
                 recipe=bench.recipe,
                 rollouts=bench.rollouts,
@@ -73,7 +75,9 @@ async def clean_run(
     if record.dev is not None and record.adapter_sha256 is not None:
         adapter = SealedAdapter(house.adapters / record.adapter_sha256, record.adapter_sha256)
         scored = bench.snapshot.manifest.sets.external
-        external = await measure(bench.snapshot, adapter, bench.judge.external, scored)
+        external = await measure(
+            bench.snapshot, adapter, bench.judge.external, scored, level=bench.level
+        )
     return {
         "seed": seed,
         "outcome": record.outcome.value,

@@ -8,7 +8,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -34,6 +34,7 @@ app.command()(cli_campaigns.compare)
 app.command()(cli_campaigns.replay)
 
 STOP_SECONDS = 20.0
+NO_WALLS = "NO ISOLATION: what this campaign runs can do whatever you can do on this machine."
 CampaignId = Annotated[
     str, typer.Argument(help="Id of the campaign, or how it begins; empty: the newest.")
 ]
@@ -56,6 +57,10 @@ def run(
     rollouts: Annotated[int, typer.Option(min=0, help="Rollouts a trial; 0: default.")] = 0,
     looks: Annotated[int, typer.Option(min=0, help="External scores, all in all.")] = 100,
     looks_per_round: Annotated[int, typer.Option(min=0, help="External scores a round.")] = 4,
+    isolation: Annotated[
+        Literal["best", "none"],
+        typer.Option(help="Walls: best, or none for what you trust wholly."),
+    ] = "best",
     end_seeds: Annotated[int, typer.Option(min=2, help="Fresh seeds at the end.")] = 3,
     end_at_once: Annotated[
         bool, typer.Option("--export", help="End as `seedbed export` does, after the last round.")
@@ -77,6 +82,7 @@ def run(
         name=name,
         policy=policy,
         at_once=at_once,
+        isolation=isolation,
         budget=BudgetPlan(rollouts=rollouts, looks=looks, looks_per_round=looks_per_round),
         end=EndPlan(seeds=end_seeds, at_once=end_at_once),
     )
@@ -280,11 +286,12 @@ def _in_foreground(what: object, as_json: bool) -> None:
     from flows.plan import Plan
     from flows.start import check_plan
     from policies.ledger import NotInLedger
+    from substrate.isolation import level_for
 
     house = open_house()
     if isinstance(what, Plan):
         check_plan(what)
-        campaign_id = ""
+        plan, campaign_id = what, ""
     else:
         campaign_id = house.ledger.find_campaign(str(what) or None).id
         plan = house.plan(campaign_id)
@@ -293,12 +300,16 @@ def _in_foreground(what: object, as_json: bool) -> None:
         if done == rounds and ended and not house.ledger.unpublished(campaign_id):
             print(f"{campaign_id} is complete: nothing to resume", file=sys.stderr)
             return
+        level_for(plan.isolation)
         print(f"resuming {campaign_id}: {done} of {rounds} rounds are done", file=sys.stderr)
     prepare_prefect(house.settings)
     console = Console(stderr=as_json)
 
     from flows import campaign as flow
     from flows import screen
+
+    if plan.isolation == "none":
+        screen.show_banner(console, NO_WALLS)
     from policies.render import campaign_json
 
     def start():
@@ -351,6 +362,7 @@ def _explain(error: Exception) -> tuple[str, int] | None:
     from policies.rollback import BadRollback
     from policies.why import NothingSaid
     from substrate.dropin import BadDropIn
+    from substrate.isolation import NoWalls
     from substrate.store import NoSnapshot, SnapshotDamaged
 
     if isinstance(error, ExceptionGroup):
@@ -362,8 +374,8 @@ def _explain(error: Exception) -> tuple[str, int] | None:
         faults = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         return "the plan is not valid: " + "; ".join(faults), 2
     refused = (BadDropIn, BadPlan, UnknownWorker, NotInLedger, CampaignBusy, LeaseLost)
-    refused = (*refused, BadRollback, NothingSaid, RunFailed, CampaignUnfinished, ProviderFailure)
-    refused = (*refused, BadComparison)
+    refused = (*refused, NoWalls, BadRollback, NothingSaid, RunFailed, CampaignUnfinished)
+    refused = (*refused, ProviderFailure, BadComparison)
     damaged = (
         NothingToExport,
         BadHome,

@@ -19,6 +19,7 @@ from substrate.job import Result
 from substrate.measure import Measured, measure, seal_adapter
 from substrate.outcome import Outcome
 from substrate.run import RunRecord, job_for, run_recipe
+from substrate.walls import Level
 
 SCORED = "draft.scored"
 RAN = "draft.ran"
@@ -50,6 +51,7 @@ def drafts_in(
     rollouts: int | None,
     seed: int,
     caps: Caps,
+    level: Level,
 ) -> Drafts:
     """The drafts of one attempt, in the worker's fork."""
     snapshot, campaign = fork.snapshot, attempted.campaign
@@ -82,7 +84,7 @@ def drafts_in(
             rollouts=rollouts,
             smoke=is_smoke,
         )
-        record = await run_recipe(fork, job)
+        record = await run_recipe(fork, job, level=level)
         said = {
             "outcome": record.outcome.value if record.outcome else "ran",
             "rollouts": record.result.rollouts if record.result else 0,
@@ -104,7 +106,9 @@ def drafts_in(
             else:
                 house.store.verify(snapshot, weights=False)
                 dev = snapshot.manifest.sets.dev
-                measured = await measure(snapshot, adapter, snapshot.root / dev.path, dev)
+                measured = await measure(
+                    snapshot, adapter, snapshot.root / dev.path, dev, level=level
+                )
         value = measured.score["value"] if measured.score else None
         note = Note(campaign, SCORED, subject, {"outcome": measured.outcome, "dev": value})
         was_used = measured.outcome is not Outcome.INFRASTRUCTURE

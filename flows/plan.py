@@ -5,6 +5,7 @@ import re
 from pydantic import BaseModel, ConfigDict, Field
 
 from agents.worker import Caps
+from substrate.isolation import Isolation
 
 
 class BudgetPlan(BaseModel):
@@ -105,32 +106,38 @@ class Plan(BaseModel):
         description="Trials that run at one time; 0: as many as the processors allow.",
         json_schema_extra={"position": 8},
     )
+    isolation: Isolation = Field(
+        default="best",
+        description="Walls around recipes and scorers: `best`, the highest level that this machine "
+        "has, without which the campaign is refused, or `none`, with a banner over every report.",
+        json_schema_extra={"position": 9},
+    )
     budget: BudgetPlan = Field(
         default=BudgetPlan(),
         description="What the campaign may use.",
-        json_schema_extra={"position": 9},
+        json_schema_extra={"position": 10},
     )
     end: EndPlan = Field(
         default=EndPlan(),
         description="How the campaign ends.",
-        json_schema_extra={"position": 10},
+        json_schema_extra={"position": 11},
     )
     meta: str = Field(
         default="reviser",
         description="Who writes the next policy: `reviser` (rules), `anthropic:MODEL` or "
         "`openai:MODEL`.",
-        json_schema_extra={"position": 11},
+        json_schema_extra={"position": 12},
     )
     collector: str = Field(
         default="code",
         description="Who puts the narrative of a report into words: `code`, `anthropic:MODEL` or "
         "`openai:MODEL`. Its numbers are code's.",
-        json_schema_extra={"position": 12},
+        json_schema_extra={"position": 13},
     )
     work: Caps = Field(
         default=Caps(),
         description="What one worker may use in one attempt, besides the run that counts.",
-        json_schema_extra={"position": 13},
+        json_schema_extra={"position": 14},
     )
 
 

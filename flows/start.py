@@ -19,6 +19,7 @@ from substrate.constants import rewrite_constants
 from substrate.dropin import BadDropIn, DropInFolder, read_dropin
 from substrate.editable import is_sealed
 from substrate.fork import BadEdit, make_fork
+from substrate.isolation import level_for
 from substrate.store import Snapshot
 
 SEED_POLICIES = Path(__file__).parent.parent / "policies" / "seeds"
@@ -32,7 +33,7 @@ def start_campaign(house: House, plan: Plan, flow_run_id: str | None = None) -> 
     """Check the plan, seal substrate and judge, record the campaign and its seed policy.
 
     Returns the campaign's id. A flow run that is tried again gets the campaign that it started.
-    Raises BadPlan or BadDropIn before anything is recorded.
+    Raises BadPlan, BadDropIn or NoWalls before anything is recorded.
     """
     if flow_run_id is not None:
         for campaign in house.ledger.campaigns():
@@ -92,7 +93,7 @@ def start_campaign(house: House, plan: Plan, flow_run_id: str | None = None) -> 
 def check_plan(plan: Plan) -> tuple[DropInFolder, str, SearchPolicy]:
     """What the plan names, found and checked: drop-in, recipe, seed policy.
 
-    Raises BadPlan or BadDropIn, in seconds and before anything is written.
+    Raises BadPlan, BadDropIn or NoWalls, in seconds and before anything is written.
     """
     find_worker(plan.worker)
     for role, kind, by_code in (
@@ -104,6 +105,7 @@ def check_plan(plan: Plan) -> tuple[DropInFolder, str, SearchPolicy]:
                 f"wanted for {role} `{by_code}`, `anthropic:MODEL` or `openai:MODEL`, found "
                 f"{kind!r}; choose one"
             )
+    level_for(plan.isolation)
     folder = find_dropin(plan.substrate)
     if findings := check_dropin(folder):
         raise BadDropIn("\n".join(str(finding) for finding in findings))

@@ -1,5 +1,6 @@
 """A trial: one slot's work in one round, from the fork to the recorded, measured result."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -18,17 +19,20 @@ from flows.drafting import Attempted, drafts_in
 from flows.house import House, open_house
 from flows.seed import derive_seed
 from policies.canonical import canonical_json
+from policies.escape import one_line
+from policies.integrity import CONTROLLER, DETAIL, Incident, is_flagged
 from policies.policy import Assignment, Edit, SearchPolicy
 from policies.report import OutcomeName, SetScore
-from policies.tables import OVERALL, Attempt, Patch, ProblemSet, Score, Trial
+from policies.tables import OVERALL, Attempt, Integrity, Patch, ProblemSet, Score, Trial
 from substrate.fork import BadEdit, Fork, ForkEdit, apply_edit, make_fork, read_edit, sealed_changes
+from substrate.isolation import level_for
 from substrate.measure import Measured, measure, seal_adapter
 from substrate.outcome import Outcome
 from substrate.run import RunRecord, job_for, open_folder, open_regular, run_recipe
 from substrate.store import Snapshot
+from substrate.walls import Level
 
 KEPT_BYTES = 16 * 2**20  # of each file of a run's output
-ISOLATION = "process group, empty environment, limits"
 NO_EDIT = ForkEdit(overrides={}, patch=None, diff="")
 ANCHOR = HandIn(hypothesis="The standing recipe, unchanged.", notes="")
 
@@ -37,6 +41,7 @@ ANCHOR = HandIn(hypothesis="The standing recipe, unchanged.", notes="")
 class Record:
     """What one attempt found, filled in as it goes on."""
 
+    level: Level  # of the walls around whatever it ran
     outcome: Outcome = Outcome.INFRASTRUCTURE
     reason: str = ""
     hand_in: HandIn = ANCHOR
@@ -44,11 +49,24 @@ class Record:
     run: RunRecord | None = None
     adapter_sha256: str | None = None
     dev: SetScore | None = None
-    integrity: list[str] = field(default_factory=list)
+    integrity: list[Incident] = field(default_factory=list)
+    discarded: SetScore | None = None  # the dev score of a trial that was flagged
     clock: Clock = field(default_factory=Clock)
 
     def end(self, outcome: Outcome, reason: str) -> "Record":
         self.outcome, self.reason = outcome, reason
+        return self
+
+    def flag(self, *incidents: Incident) -> "Record":
+        self.integrity += incidents
+        return self
+
+    def settle(self) -> "Record":
+        """Discard the score of a trial with an integrity event, whatever else became of it."""
+        if is_flagged(found.kind for found in self.integrity):
+            first = next(found for found in self.integrity if is_flagged([found.kind]))
+            self.end(Outcome.TAMPERED, f"{first.kind}: {first.detail}")
+            self.dev, self.discarded = None, self.dev or self.discarded
         return self
 
 
@@ -62,7 +80,9 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
     campaign, plan = house.campaign(campaign_id), house.plan(campaign_id)
     policy = house.policy_of_round(campaign_id, number)
     assignment = policy.assignments(plan.width)[slot]
+    worker = campaign.worker if assignment.kind == "explore" else CONTROLLER
     seed = derive_seed(campaign.seed, number, slot)
+    level = await asyncio.to_thread(level_for, plan.isolation)
     clock = Clock()
     for failures in range(1, plan.budget.attempts + 1):
         attempt = 1 + len(house.ledger.attempts(campaign_id, number, slot))
@@ -97,8 +117,10 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
                     rollouts=rollouts,
                     seed=seed,
                     caps=plan.work,
+                    level=level,
                 ),
                 converse=converse_with(house, speaker) if is_model(kind) else None,
+                level=level,
                 caps=plan.work,
             )
 
@@ -112,6 +134,7 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
                 rollouts=plan.budget.rollouts or None,
                 worker=campaign.worker,
                 workplace=workplace,
+                level=level,
                 seed=seed,
                 folder=folder,
                 keep=house.trial_folder(campaign_id, number, slot),
@@ -119,9 +142,12 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
             )
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+        rows = _incident_rows(campaign_id, number, assignment, attempt, worker, record)
         if record.outcome is not Outcome.INFRASTRUCTURE or failures == plan.budget.attempts:
-            house.ledger.append(*_rows(house, campaign_id, number, assignment, attempt, record))
+            rows += _rows(house, campaign_id, number, assignment, attempt, record)
+            house.ledger.append(*rows)
             return record.outcome
+        house.ledger.append(*rows)
     raise AssertionError("a plan has at least one attempt")
 
 
@@ -135,13 +161,14 @@ async def attempt_trial(
     rollouts: int | None,
     worker: str,
     workplace: Callable[[Fork], Workplace],
+    level: Level,
     seed: int,
     folder: Path,
     keep: Path,
     clock: Clock,
 ) -> Record:
     """Fork, work, seal and measure, once. The worker's fork and the counted run's are two."""
-    record = Record(clock=clock)
+    record = Record(level, clock=clock)
 
     def fork_named(name: str) -> Fork:
         house.store.verify(snapshot, weights=False)
@@ -157,8 +184,7 @@ async def attempt_trial(
                 draft = fork_named("draft")
                 ended = await _work(record, worker, workplace(draft))
                 if changed := sealed_changes(draft):
-                    record.integrity.append("sealed_files_changed")
-                    return record.end(Outcome.TAMPERED, f"sealed files changed: {changed[:5]}")
+                    return record.flag(changed_seals(changed)).settle()
                 if ended is not None:
                     return record.end(ended.outcome, ended.reason)
                 record.edit = read_edit(draft)
@@ -211,11 +237,10 @@ async def counted_run(
     snapshot = counted.snapshot
     with record.clock.phase("run"):
         job = job_for(snapshot, recipe=recipe, seed=seed, rollouts=rollouts)
-        record.run = await run_recipe(counted, job)
+        record.run = await run_recipe(counted, job, level=record.level)
         _keep_output(counted, keep)
     if changed := sealed_changes(counted):
-        record.integrity.append("sealed_files_changed")
-        return record.end(Outcome.TAMPERED, f"sealed files changed: {changed[:5]}")
+        return record.flag(changed_seals(changed)).settle()
     if record.run.outcome is not None:
         return record.end(record.run.outcome, record.run.reason)
     assert record.run.result is not None
@@ -227,7 +252,8 @@ async def counted_run(
             return record.end(adapter.outcome, adapter.reason)
         record.adapter_sha256 = adapter.sha256
         problems = snapshot.root / snapshot.manifest.sets.dev.path
-        measured = await measure(snapshot, adapter, problems, snapshot.manifest.sets.dev)
+        scored = snapshot.manifest.sets.dev
+        measured = await measure(snapshot, adapter, problems, scored, level=record.level)
     if measured.score is not None:
         record.dev = SetScore.model_validate(measured.score)
     return record.end(measured.outcome, measured.reason)
@@ -251,7 +277,7 @@ def account_of(record: Record, attempts: int) -> dict[str, Any]:
         "peak_memory_mb": ending.peak_memory_mb if ending else 0.0,
         "rollouts": result.rollouts if result else 0,
         "tokens": result.tokens if result else 0,
-        "isolation": ISOLATION,
+        "isolation": record.level,
     }
 
 
@@ -275,6 +301,37 @@ def score_rows(
             engine=score.engine,
         )
         for domain, (value, n) in parts.items()
+    ]
+
+
+def changed_seals(paths: list[str]) -> Incident:
+    return Incident("sealed_files_changed", f"{len(paths)} sealed paths: {paths[:5]}")
+
+
+def _incident_rows(
+    campaign_id: str,
+    number: int,
+    assignment: Assignment,
+    attempt: int,
+    worker: str,
+    record: Record,
+) -> list[Any]:
+    """The integrity events of one attempt; the score that they discarded is with the first."""
+    return [
+        Integrity(
+            campaign=campaign_id,
+            round=number,
+            slot=assignment.slot,
+            attempt=attempt,
+            number=place,
+            kind=found.kind,
+            detail=one_line(found.detail, DETAIL),
+            worker=worker,
+            discarded=record.discarded.model_dump_json()
+            if place == 1 and record.discarded
+            else None,
+        )
+        for place, found in enumerate(record.integrity, start=1)
     ]
 
 
@@ -313,7 +370,7 @@ def _rows(
             diff_sha256=stored[record.edit.diff] if record.edit.diff else None,
             seed=derive_seed(house.campaign(campaign_id).seed, number, assignment.slot),
             adapter_sha256=record.adapter_sha256,
-            integrity=json.dumps(record.integrity),
+            integrity=json.dumps([found.kind for found in record.integrity]),
             account=json.dumps(account_of(record, attempt)),
             finished_at=datetime.now(UTC),
         )

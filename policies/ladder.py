@@ -43,7 +43,7 @@ def for_readers(reports: Iterable[RoundReport], direction: Direction) -> list[Ro
 
     Looks of a round are read in the order in which they were obtained. Scores by domain, effects
     and errors on external are left out, and so is what the decoupling test measured, but for its
-    verdicts.
+    verdicts, and every score that was discarded.
     """
     reports = sorted(reports, key=lambda report: report.round)
     looks = [(report.round, slot) for report in reports for slot in report.results.looks]
@@ -73,6 +73,7 @@ def _for_readers(report: RoundReport, shown: dict[tuple[int, int], float | None]
     results = report.results
 
     def slot_shown(slot: SlotResult) -> SlotResult:
+        slot = slot.model_copy(update={"discarded": None})
         value = shown.get((report.round, slot.slot))
         if slot.external is None or value is None:
             return slot.model_copy(update={"external": None})
@@ -100,6 +101,7 @@ def _for_readers(report: RoundReport, shown: dict[tuple[int, int], float | None]
                         c.model_copy(update=unconfirmed) for c in results.confirmations
                     ],
                     "decoupling": [d.model_copy(update=unsaid) for d in results.decoupling],
+                    "flagged": None,
                     "narrative": "",
                 }
             )
