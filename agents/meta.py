@@ -11,12 +11,20 @@ is the policy. Findings, window and what it may not know are filled in by code.
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agents.brief import brief_text
-from agents.exchange import answer_text, prompt_sha256
-from agents.messages import Converse, Message, ProviderFailure, Reply, Request, Text
+from agents.exchange import answer_text, ends_campaign, prompt_sha256
+from agents.messages import (
+    Converse,
+    Message,
+    ProviderFailure,
+    Reply,
+    Request,
+    SpendCapReached,
+    Text,
+)
 from agents.quotation import plain, quote
 from agents.tried import everything_tried, tried_table
 from policies.canonical import canonical_json
@@ -87,10 +95,10 @@ async def propose(converse: Converse, material: Material, hear: Hear) -> Proposa
         prompts.append(prompt_sha256(request))
         try:
             reply = await converse(request)
-        except ProviderFailure as failure:
-            if failure.permanent:
+        except (ProviderFailure, SpendCapReached) as failure:
+            if ends_campaign(failure):
                 raise
-            ruling = (await hear(b"")).refused(Violation("C12", "", f"no reply: {failure}"))
+            ruling = _unread(await hear(b""), f"no reply: {failure}")
             return Proposal(ruling, len(prompts), tuple(prompts), tuple(models))
         models.append(reply.model)
         ruling = await _ruling(reply, material, hear)
@@ -107,14 +115,19 @@ async def propose(converse: Converse, material: Material, hear: Hear) -> Proposa
 async def _ruling(reply: Reply, material: Material, hear: Hear) -> Ruling:
     text = answer_text(reply).encode("utf-8", "surrogatepass")
     if reply.stop == "refusal":
-        return (await hear(text)).refused(Violation("C12", "", "the model declined to answer"))
+        return _unread(await hear(text), "the model declined to answer")
     if reply.stop == "length":
         reason = "the answer was cut for length, and is not read; write a shorter one"
-        return (await hear(text)).refused(Violation("C12", "", reason))
+        return _unread(await hear(text), reason)
     ruling = await hear(completed(text, material.parent, material.rows))
     if ruling.policy is not None and (found := told_to_workers(ruling.policy, material)):
         return ruling.refused(*found)
     return ruling
+
+
+def _unread(ruling: Ruling, reason: str) -> Ruling:
+    """The ruling on what is no answer, whatever it says: it breaks C12 for this one reason."""
+    return replace(ruling, policy=None, violations=(Violation("C12", "", reason),))
 
 
 def completed(reply: bytes, parent: SearchPolicy, rows: Rows) -> bytes:

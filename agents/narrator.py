@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.brief import brief_text
-from agents.exchange import answer_text, prompt_sha256
-from agents.messages import Converse, Message, ProviderFailure, Request, Text
+from agents.exchange import answer_text, ends_campaign, prompt_sha256
+from agents.messages import Converse, Message, ProviderFailure, Request, SpendCapReached, Text
 from agents.numbers import numbers_in, values_in
 from agents.quotation import line, plain, quote
 from agents.tools import spell_faults
@@ -62,8 +62,8 @@ async def narrate(converse: Converse, shown: RoundReport) -> Narration:
     prompt = prompt_sha256(request)
     try:
         reply = await converse(request)
-    except ProviderFailure as failure:
-        if failure.permanent:
+    except (ProviderFailure, SpendCapReached) as failure:
+        if ends_campaign(failure):
             raise
         return Narration(None, f"no reply: {failure}", prompt, "")
     if reply.stop != "end":

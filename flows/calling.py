@@ -3,12 +3,13 @@
 A provider answers. In a test a function does, and when a campaign is run again, its journal.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal
 
+from agents.journal import Exchange
 from agents.messages import Converse, ProviderFailure, Reply, Request
 from flows.house import House
 
@@ -29,8 +30,8 @@ class Speaker:
 
 Answerer = Callable[[House, Speaker], Converse]
 
-# One exchange on record: whose it is, and its place in that conversation, from 0.
-Journal = Callable[[Speaker, int], Reply]
+# The exchanges of a conversation that are on record, in order.
+Journal = Callable[[Speaker], Sequence[Exchange]]
 
 
 def converse_with(house: House, speaker: Speaker) -> Converse:
@@ -62,16 +63,12 @@ def provider(house: House, speaker: Speaker) -> Converse:
 
 
 def journal_of(house: House, campaign_id: str) -> Journal:
-    """What was said in a campaign. It raises ProviderFailure for what is not on record."""
+    """What was said in a campaign."""
 
-    def unrecorded(speaker: Speaker, index: int) -> Reply:
-        raise ProviderFailure(
-            f"wanted exchange {index} of {speaker} in the journal, found none; only a campaign "
-            "without models can be run again",
-            permanent=True,
-        )
+    def nothing(_speaker: Speaker) -> Sequence[Exchange]:
+        return []
 
-    return unrecorded
+    return nothing
 
 
 _answerer: ContextVar[Answerer] = ContextVar("answerer", default=provider)

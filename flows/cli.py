@@ -347,6 +347,7 @@ def _explain(error: Exception) -> tuple[str, int] | None:
     """Message and exit code for what a user can mend; None for a bug of ours."""
     from pydantic import ValidationError
 
+    from agents.journal import ReplayDiverged
     from agents.messages import ProviderFailure
     from agents.worker import UnknownWorker
     from flows.clean_run import RunFailed
@@ -375,7 +376,7 @@ def _explain(error: Exception) -> tuple[str, int] | None:
         return "the plan is not valid: " + "; ".join(faults), 2
     refused = (BadDropIn, BadPlan, UnknownWorker, NotInLedger, CampaignBusy, LeaseLost)
     refused = (*refused, NoWalls, BadRollback, NothingSaid, RunFailed, CampaignUnfinished)
-    refused = (*refused, ProviderFailure, BadComparison)
+    refused = (*refused, ProviderFailure, ReplayDiverged, BadComparison)
     damaged = (
         NothingToExport,
         BadHome,

@@ -26,6 +26,7 @@ RAN = "draft.ran"
 
 # Units of `Spend`.
 SMOKES, DRAFTS, SCORES = "smokes", "drafts", "dev_scores"
+ONE_OF = {SMOKES: "smoke", DRAFTS: "draft", SCORES: "score"}  # how a subject names it
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def drafts_in(
                 "go on without, and hand in"
             )
         used[unit] += 1
-        subject = f"{attempted.subject}/{used[unit]}"
+        subject = f"{attempted.subject}/{ONE_OF[unit]}/{used[unit]}"
         house.ledger.append(
             Spend(campaign=campaign, subject=subject, unit=unit, state="reserved", amount=1)
         )
@@ -92,7 +93,7 @@ def drafts_in(
             "cpu_seconds": record.ending.cpu_seconds,
             "seconds": record.ending.seconds,
         }
-        note = Note(campaign, RAN, f"{subject}/{unit}", said)
+        note = Note(campaign, RAN, subject, said)
         house.ledger.append(settled(subject, unit, 1), note)
         return record
 

@@ -8,10 +8,12 @@ campaign depended on. Decisions alone are made again by `flows/replay.py`, which
 
 import json
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from agents.messages import Converse, Reply, Request
+from agents.journal import Exchange, ReplayDiverged, replay
+from agents.messages import Converse, ProviderFailure, Reply, Request
 from flows.calibrate import PINNED
 from flows.calling import Answerer, Journal, Speaker
 from flows.house import House
@@ -75,21 +77,17 @@ def answers_of(old: str, journal: Journal, house: House) -> Answerer:
     """Answers as campaign `old` got them.
 
     Of an attempt at a trial that is the one that was recorded then: what infrastructure failed
-    before is not failed again.
+    before is not failed again. What collector and meta-agent are asked must be what they were asked
+    then, or ReplayDiverged is raised. A worker's answers are given in their order: what its tools
+    show has times and numbers of processes in it, and what counts is measured anew.
     """
     attempts = {(row.round, row.slot): row.attempt for row in house.ledger.trials(old)}
 
     def answerer(_house: House, speaker: Speaker) -> Converse:
         attempt = 1 if speaker.slot is None else attempts.get((speaker.round, speaker.slot), 1)
         then = Speaker(old, speaker.role, speaker.model, speaker.round, speaker.slot, attempt)
-        index = -1
-
-        async def answered(_request: Request) -> Reply:
-            nonlocal index
-            index += 1
-            return journal(then, index)
-
-        return answered
+        exchanges = journal(then)
+        return _in_order(exchanges) if speaker.role == "worker" else replay(exchanges)
 
     return answerer
 
@@ -107,3 +105,21 @@ def compare_rerun(house: House, old: str, new: str) -> list[Step]:
         for row in house.ledger.reports(old)
     ]
     return steps
+
+
+def _in_order(exchanges: Sequence[Exchange]) -> Converse:
+    """Answers in order, whatever is asked; a failure fails again."""
+    left = iter(exchanges)
+
+    async def converse(_request: Request) -> Reply:
+        recorded = next(left, None)
+        if recorded is None:
+            raise ReplayDiverged(
+                f"wanted one more answer, found that the journal has {len(exchanges)}; the code or "
+                "the plan asks for more than it did then"
+            )
+        if isinstance(recorded.outcome, ProviderFailure):
+            raise recorded.outcome
+        return recorded.outcome
+
+    return converse

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from agents.messages import ProviderFailure
+from agents.exchange import ends_campaign
+from agents.messages import ProviderFailure, SpendCapReached
 from agents.worker import HandIn, WorkEnded, Workplace, find_worker, is_model
 from flows.calling import Speaker, converse_with
 from flows.clock import Clock
@@ -215,10 +216,12 @@ async def _work(record: Record, worker: str, workplace: Workplace) -> WorkEnded 
         return None
     except WorkEnded as error:
         ended = error
-    except ProviderFailure as failure:
-        if failure.permanent:
+    except (ProviderFailure, SpendCapReached) as failure:
+        if ends_campaign(failure):
             raise
-        ended = WorkEnded(Outcome.INFRASTRUCTURE, str(failure))
+        is_cap = isinstance(failure, SpendCapReached)
+        outcome = Outcome.OVER_BUDGET if is_cap else Outcome.INFRASTRUCTURE
+        ended = WorkEnded(outcome, str(failure))
     record.hand_in = HandIn(hypothesis="Nothing was handed in.", notes=ended.notes)
     return ended
 

@@ -12,18 +12,20 @@ import pytest
 from prefect.exceptions import CancelledRun
 
 from agents.exchange import prompt_sha256
+from agents.journal import Exchange, ReplayDiverged
 from agents.messages import Converse, ProviderFailure, Request, SpendCapReached
 from flows import round as steps
-from flows.calling import Speaker, answered_by, journal_of
+from flows.calling import Speaker, answered_by
 from flows.campaign import campaign, first_cause, resume
 from flows.house import House, open_house
-from flows.narration import UNUSED
+from flows.narration import UNUSED, narrate_round
 from flows.plan import Plan
 from flows.rerun import answers_of, begin_rerun, compare_rerun, is_rerun
-from flows.revision import decide
+from flows.revision import decide, revise_policy
 from flows.start import BadPlan, check_plan, start_campaign
 from flows.trial import run_trial
 from policies.canonical import canonical_json
+from policies.caps import Scope
 from policies.ledger import NotInLedger
 from policies.rejection import REJECTED, read_rejections
 from policies.report import RoundReport
@@ -193,7 +195,7 @@ def test_what_a_worker_causes_is_counted_before_and_after(done: Campaign) -> Non
     explored = [row for row in ledger.trials(done.id) if row.kind == "explore" and row.slot == 1]
     spends = [row for row in ledger.spends(done.id) if row.unit == "dev_scores"]
     assert sorted((row.subject, row.state) for row in spends) == sorted(
-        (f"r{row.round}/s{row.slot}/a1/1", state)
+        (f"r{row.round}/s{row.slot}/a1/score/1", state)
         for row in explored
         for state in ("reserved", "settled")
     )
@@ -241,7 +243,12 @@ def test_a_rerun_from_the_journal_asks_nobody_and_ends_with_the_same_policies(
 ) -> None:
     house, scripts = done.house, done.cast.scripts
     new = begin_rerun(house, done.id)
-    with answered_by(answers_of(done.id, lambda who, at: scripts[who].said[at], house)):
+
+    def journal(who: Speaker) -> list[Exchange]:
+        said = zip(scripts[who].asked, scripts[who].said, strict=True)
+        return [Exchange(who.model, request, reply) for request, reply in said]
+
+    with answered_by(answers_of(done.id, journal, house)):
         assert asyncio.run(resume(new)) == new
     steps_of_both = compare_rerun(house, done.id, new)
     assert [step.name for step in steps_of_both if not step.is_same] == []
@@ -251,11 +258,10 @@ def test_a_rerun_from_the_journal_asks_nobody_and_ends_with_the_same_policies(
     assert [step.name for step in unlike if step.is_same] == ["policy 1"]
 
 
-def test_a_journal_without_an_exchange_stops_the_rerun_and_names_it(done: Campaign) -> None:
-    journal = journal_of(done.house, done.id)
+def test_a_journal_without_an_exchange_stops_the_rerun(done: Campaign) -> None:
     with (
-        answered_by(answers_of(done.id, journal, done.house)),
-        pytest.raises(ProviderFailure, match=r"exchange 0 .*role='worker'"),
+        answered_by(answers_of(done.id, lambda _who: [], done.house)),
+        pytest.raises(ReplayDiverged, match="the journal has 0"),
     ):
         asyncio.run(trials(done.house, begin_rerun(done.house, done.id)))
 
@@ -337,6 +343,39 @@ def test_a_cap_on_spending_pauses_a_campaign_and_a_permanent_failure_ends_it_wit
     ):
         asyncio.run(campaign(plan))
     assert str(first_cause(stopped.value)) == "401: key"
+
+
+@pytest.mark.parametrize(("scope", "pauses"), [("call", False), ("trial", False), ("round", True)])
+def test_a_cap_of_a_call_or_a_trial_ends_the_trial_and_one_of_the_round_pauses(
+    scope: Scope, pauses: bool, house: House
+) -> None:
+    reached = SpendCapReached("nothing is left", scope)
+    with answered_by(lambda _house, _speaker: script(reached)):
+        campaign_id = started(house)
+        if pauses:
+            with pytest.raises(SpendCapReached):
+                asyncio.run(trials(house, campaign_id))
+            return
+        report = asyncio.run(trials(house, campaign_id))
+    assert [slot.outcome for slot in report.results.slots[1:]] == ["over_budget"] * 2
+
+
+@pytest.mark.parametrize("role", ["meta", "collector"])
+def test_a_cap_of_a_call_leaves_a_round_its_policy_and_the_narrative_of_code(
+    role: str, house: House
+) -> None:
+    reached = SpendCapReached("one call costs too much", "call")
+    with answered_by(lambda _house, _speaker: script(reached)):
+        campaign_id = started(house, worker="sampler", **{role: MODEL})
+        report = asyncio.run(trials(house, campaign_id))
+        asyncio.run(narrate_round(house, campaign_id, report))
+        revision = asyncio.run(revise_policy(house, campaign_id, report))
+    if role == "meta":
+        assert revision.policy is None and "too much" in revision.violations[0].reason
+    else:
+        (note,) = house.ledger.events(campaign_id, UNUSED)
+        assert "too much" in json.loads(note.body)["fault"]
+        assert steps.build_report(house, campaign_id, 1) == report
 
 
 @pytest.mark.parametrize(
