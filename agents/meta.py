@@ -26,6 +26,7 @@ from agents.messages import (
     Text,
 )
 from agents.quotation import plain, quote
+from agents.testimony import testimony
 from agents.tried import everything_tried, tried_table
 from policies.canonical import canonical_json
 from policies.constitution import constitution_text
@@ -39,10 +40,9 @@ from policies.ruling import Ruling
 REPAIRS = 2  # answers after the first
 ANSWER_TOKENS = 24_000
 MOST_REPORT = 160_000  # characters
-MOST_WORDS = 1200  # of each worker
 MOST_TOLD = 24  # violations
 
-_DECIMALS = re.compile(r"[-+]?\d*\.\d+(e[-+]?\d+)?", re.IGNORECASE)
+_DECIMALS = re.compile(r"[-+]?(\d*\.\d+(e[-+]?\d+)?|\d+e[-+]?\d+)", re.IGNORECASE)
 _SPEAK_OF_EXTERNAL = ("C1", "C9", "C11")  # clauses whose reasons may have its numbers
 
 Hear = Callable[[bytes], Awaitable[Ruling]]
@@ -210,19 +210,7 @@ def told_to_workers(policy: SearchPolicy, material: Material) -> list[Violation]
 def question(material: Material) -> str:
     """All that the meta-agent is told of the campaign."""
     parent, newest = material.parent, material.newest
-    report = {
-        "round": newest.round,
-        "results": newest.results.model_dump(mode="json"),
-        "results_digest": newest.results_digest(),
-    }
-    rows = newest.account.slots
-    words = "\n\n".join(
-        quote(
-            f"{slot.reason}\n{slot.notes}".strip(), f"r{newest.round}/s{slot.slot}", most=MOST_WORDS
-        )
-        for slot in rows
-        if slot.reason or slot.notes
-    )
+    report = {"round": newest.round, "results": newest.results.model_dump(mode="json")}
     return "\n\n".join(
         [
             "# The policy in force",
@@ -231,8 +219,7 @@ def question(material: Material) -> str:
             quote(canonical_json(report), "report", most=MOST_REPORT),
             "# Everything tried",
             quote(tried_table(everything_tried(material.shown)), "trials", most=MOST_REPORT),
-            "# Why trials ended, and what workers wrote",
-            words or "nothing",
+            testimony(newest),
             "# The next policy",
             f"version {parent.version + 1}, parent {parent.digest()}; a round has "
             f"{material.width} slots, the anchor included, and at most {material.looks} external "

@@ -17,6 +17,7 @@ from agents.exchange import answer_text, ends_campaign, prompt_sha256
 from agents.messages import Converse, Message, ProviderFailure, Request, SpendCapReached, Text
 from agents.numbers import numbers_in, values_in
 from agents.quotation import line, plain, quote
+from agents.testimony import testimony
 from agents.tools import spell_faults
 from policies.canonical import canonical_json
 from policies.report import RoundReport
@@ -24,7 +25,6 @@ from policies.rows import Rows
 
 ANSWER_TOKENS = 3000
 MOST_REPORT = 160_000  # characters
-MOST_WORDS = 1200  # of each worker
 
 
 class Narrative(BaseModel):
@@ -130,16 +130,10 @@ def _question(shown: RoundReport, counts: dict[str, Any]) -> str:
         "counts": counts,
         "results": shown.results.model_dump(mode="json"),
     }
-    words = "\n\n".join(
-        quote(f"{slot.reason}\n{slot.notes}", f"r{shown.round}/s{slot.slot}", most=MOST_WORDS)
-        for slot in shown.account.slots
-        if slot.reason or slot.notes
-    )
     return "\n\n".join(
         [
             f"# Round {shown.round}",
             quote(canonical_json(report), "report", most=MOST_REPORT),
-            "# Why trials ended, and what workers wrote",
-            words or "nothing",
+            testimony(shown),
         ]
     )
