@@ -79,27 +79,34 @@ class Correspondence:
 
     async def _paid(self, request: Request, calls: list[str]) -> Reply:
         """One try, reserved at its worst case and settled with what it used."""
-        worst = worst_case(request, self.model, self.price, forced=self.forced)
+        forced = self._forces(request)
+        worst = worst_case(request, self.model, self.price, forced=forced)
         call = self.account.reserve(worst)
         calls.append(call)
         try:
-            reply = await self._once(request)
+            reply = await self._once(request, forced=forced)
         except TryFailed as failed:
             nothing: Amounts = dict.fromkeys(worst, 0)
             self.account.settle(call, worst if failed.billed else nothing)
-            if request.schema is not None and not self.forced and _has_no_schemas(failed):
+            if request.schema is not None and not forced and _has_no_schemas(failed):
                 self.forced = True
                 return await self._paid(request, calls)
             raise
         self.account.settle(call, cost_of(reply, self.price) or worst)
         return reply
 
-    async def _once(self, request: Request) -> Reply:
+    def _forces(self, request: Request) -> bool:
+        """Whether structured output is asked for as a tool."""
+        if request.schema is None:
+            return False
+        return self.forced or not APIS[self.model.provider].takes_schema(request.schema)
+
+    async def _once(self, request: Request, *, forced: bool) -> Reply:
         api, patience = APIS[self.model.provider], self.patience
         try:
             async with asyncio.timeout(patience.total):
                 return await api.converse_once(
-                    self.line, self.model, request, patience, forced=self.forced
+                    self.line, self.model, request, patience, forced=forced
                 )
         except TimeoutError:
             raise broken(f"no whole reply within {patience.total:g} s") from None

@@ -31,8 +31,10 @@ from flows.plan import Plan
 from flows.program import program_sha256
 from flows.publish import publish_outbox
 from flows.revision import revise_policy
+from flows.roles import PAUSED, hold_keys
 from flows.start import start_campaign
 from flows.trial import run_trial, runs_at_once
+from policies.caps import SpendCapReached
 
 # A cached step is a lie: what was done is known from the ledger alone.
 trial = task(name="trial", task_run_name="trial-r{number}-s{slot}", cache_policy=NO_CACHE)(
@@ -77,12 +79,19 @@ async def conduct(campaign_id: str) -> str | State[str]:
 
 
 async def alone(campaign_id: str, work: Callable[[], Awaitable[None]]) -> str | State[str]:
-    """Do something to a campaign while this process holds its lease. Stopped is cancelled."""
+    """Do something to a campaign while this process holds its lease.
+
+    Stopped, and paused at a cap of what it may spend, is cancelled.
+    """
     try:
         async with held(open_house(), campaign_id):
             await work()
     except CampaignStopped as stopped:
         return Cancelled(message=str(stopped))
+    except (SpendCapReached, BaseExceptionGroup) as error:
+        if not isinstance(cause := first_cause(error), SpendCapReached):
+            raise
+        return Cancelled(message=f"{campaign_id} is paused: {cause}")
     return campaign_id
 
 
@@ -98,6 +107,7 @@ async def run_rounds(campaign_id: str) -> None:
     house = open_house()
     conducted = {"program": program_sha256()}
     house.ledger.note(campaign_id, "campaign.conducted", campaign_id, conducted)
+    hold_keys(house.plan(campaign_id), house.settings)
     house.drop_anchor()
     try:
         for number in range(1, house.plan(campaign_id).rounds + 1):
@@ -108,9 +118,11 @@ async def run_rounds(campaign_id: str) -> None:
         await publish_outbox(house.ledger, campaign_id)
     except BaseException as error:
         cause = first_cause(error)
-        house.ledger.note(
-            campaign_id, "campaign.interrupted", campaign_id, {"by": type(cause).__name__}
-        )
+        if isinstance(cause, SpendCapReached):
+            house.ledger.note(campaign_id, PAUSED, campaign_id, {"because": str(cause)})
+        else:
+            ended = {"by": type(cause).__name__}
+            house.ledger.note(campaign_id, "campaign.interrupted", campaign_id, ended)
         raise
     finally:
         shutil.rmtree(house.settings.forks / campaign_id, ignore_errors=True)

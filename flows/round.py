@@ -16,10 +16,12 @@ from policies.canonical import canonical_json
 from policies.constitution import hold_constitution
 from policies.evidence import round_of
 from policies.policy import Edit
+from policies.purse import look_spent, spent_by_role
 from policies.rejection import rejection_note, rejection_of
 from policies.report import (
     Account,
     DomainScore,
+    RoleSpend,
     RoundReport,
     SetScore,
     SlotAccount,
@@ -91,7 +93,8 @@ async def take_looks(house: House, campaign_id: str, number: int) -> None:
             *(
                 Look(campaign=campaign_id, round=number, slot=slot, number=len(looks) + place)
                 for place, slot in enumerate(chosen, start=1)
-            )
+            ),
+            *(row for slot in chosen for row in look_spent(campaign_id, f"r{number}/s{slot}")),
         )
     failed = {event.subject for event in house.ledger.events(campaign_id, FAILED_LOOK)}
     for slot in chosen:
@@ -163,6 +166,7 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
             slots=accounts,
             worker=campaign.worker,
             isolation="; ".join(sorted({account.isolation for account in accounts})),
+            spend=_spend(house, campaign_id, number),
             ledger_seq=last.seq,
             ledger_hash=last.hash,
         ),
@@ -204,6 +208,19 @@ def record_round(house: House, campaign_id: str, report: RoundReport, revision: 
         )
         rows.append(rejection_note(campaign_id, rejection))
     house.ledger.append(*rows)
+
+
+def _spend(house: House, campaign_id: str, number: int) -> list[RoleSpend]:
+    """What the round spent, and the revision before it: its own is still to come."""
+    rows = [
+        row
+        for row in house.ledger.spends(campaign_id)
+        if row.subject.startswith(f"r{number - 1}/meta/")
+        or (
+            row.subject.startswith(f"r{number}/") and not row.subject.startswith(f"r{number}/meta/")
+        )
+    ]
+    return [RoleSpend(**vars(spent)) for spent in spent_by_role(rows)]
 
 
 def _slot_result(house: House, campaign_id: str, number: int, row: Trial) -> SlotResult:

@@ -10,6 +10,8 @@ from agents.worker import find_worker
 from flows.calibrate import pin_calibration
 from flows.house import House
 from flows.plan import Plan, slug
+from flows.roles import check_roles
+from flows.settings import Settings
 from policies.chain import Note
 from policies.constitution import constitution_sha256
 from policies.policy import Constant, SearchPolicy
@@ -92,9 +94,11 @@ def start_campaign(house: House, plan: Plan, flow_run_id: str | None = None) -> 
 def check_plan(plan: Plan) -> tuple[DropInFolder, str, SearchPolicy]:
     """What the plan names, found and checked: drop-in, recipe, seed policy.
 
-    Raises BadPlan or BadDropIn, in seconds and before anything is written.
+    Raises BadPlan, BadRole, BadPrices, UnknownModel or BadDropIn, in seconds and before anything
+    is written.
     """
     find_worker(plan.worker)
+    check_roles(plan, Settings())
     folder = find_dropin(plan.substrate)
     if findings := check_dropin(folder):
         raise BadDropIn("\n".join(str(finding) for finding in findings))

@@ -1,6 +1,7 @@
 """A trial: one slot's work in one round, from the fork to the recorded, measured result."""
 
 import json
+import math
 import os
 import shutil
 from contextlib import suppress
@@ -12,6 +13,7 @@ from typing import Any, cast
 from agents.worker import HandIn, Workplace, find_worker
 from flows.clock import Clock
 from flows.house import House, open_house
+from flows.roles import purse_of
 from flows.seed import derive_seed
 from policies.canonical import canonical_json
 from policies.policy import Assignment, Edit, SearchPolicy
@@ -74,6 +76,11 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
             )
         )
         folder = house.settings.forks / campaign_id / f"r{number}-s{slot}-a{attempt}"
+        limits = house.store.open(campaign.substrate_sha256).manifest.limits
+        charged = f"r{number}/s{slot}/a{attempt}/trial/1"
+        if limits.gpus:
+            longest = limits.gpus * math.ceil(limits.seconds + limits.grace_seconds)
+            purse_of(house, campaign_id).reserve(charged, {"gpu_seconds": longest})
         try:
             record = await attempt_trial(
                 house,
@@ -90,6 +97,10 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
             )
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+        if limits.gpus:
+            seconds = record.run.ending.seconds if record.run else 0.0
+            used = limits.gpus * math.ceil(seconds)
+            purse_of(house, campaign_id).settle(charged, {"gpu_seconds": used})
         if record.outcome is not Outcome.INFRASTRUCTURE or failures == plan.budget.attempts:
             house.ledger.append(*_rows(house, campaign_id, number, assignment, attempt, record))
             return record.outcome
