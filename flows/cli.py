@@ -276,11 +276,18 @@ def verify(
 
 
 @app.command()
-def doctor(as_json: AsJson = False) -> None:
+def doctor(
+    worker: Annotated[str, typer.Option(help="Talk to this model, as a run would.")] = "",
+    base_url: Annotated[str, typer.Option(help="Base URL of its server.")] = "",
+    as_json: AsJson = False,
+) -> None:
     """Check this installation and say how to mend what is wrong. Exit 2 if anything is."""
     from flows.doctor import examine
+    from flows.rehearsal import rehearse
 
     findings = examine()
+    if worker:
+        findings += rehearse(worker, base_url)
     if as_json:
         print(json.dumps([vars(finding) for finding in findings], indent=2))
     else:

@@ -16,6 +16,7 @@ from flows.house import House, open_house
 from flows.roles import purse_of
 from flows.seed import derive_seed
 from policies.canonical import canonical_json
+from policies.caps import SpendCapReached
 from policies.policy import Assignment, Edit, SearchPolicy
 from policies.report import OutcomeName, SetScore
 from policies.tables import OVERALL, Attempt, Patch, ProblemSet, Score, Trial
@@ -154,6 +155,10 @@ async def attempt_trial(
                 record.hand_in = HandIn(hypothesis="A stored edit on a fresh seed.", notes="")
         except BadEdit as error:
             return record.end(Outcome.CRASHED, f"the edit cannot be used: {error}")
+        except SpendCapReached as reached:
+            if reached.scope in ("round", "campaign"):
+                raise  # the campaign pauses
+            return record.end(Outcome.OVER_BUDGET, str(reached))
 
     return await counted_run(
         house, record, counted, recipe=recipe, rollouts=rollouts, seed=seed, keep=keep
