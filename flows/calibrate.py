@@ -22,6 +22,7 @@ from policies.policy import StandingRecipe
 from policies.tables import Calibration, Probe, Substrate
 from substrate.check import check_dropin, find_dropin
 from substrate.dropin import BadDropIn, read_dropin
+from substrate.isolation import best_level
 from substrate.measure import SealedAdapter, measure, measure_completion
 from substrate.probe import commonest_answer, make_adapter
 from substrate.store import Judge, Snapshot
@@ -196,6 +197,7 @@ async def _run(house: House, subject: Subject, number: int) -> None:
             subject.judge,
             recipe,
             None if rollouts == subject.snapshot.manifest.budget.rollouts else rollouts,
+            await asyncio.to_thread(best_level),
         ),
         StandingRecipe(),
         seed=subject.seed("recipe", number),

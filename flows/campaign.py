@@ -3,7 +3,7 @@
     for each round:
         assign and run the trials      every slot forks the same sealed substrate
         take looks                     a rationed few external scores
-        report                         by code, from the rows
+        report                         by code, from the rows; a model may word its narrative
         revise, review, record         only the policy is promoted, within the constitution
         anchor                         the ledger's head, kept outside of the database
         publish                        artifacts and events, from the outbox
@@ -27,6 +27,7 @@ from flows.clock import Clock
 from flows.export import conclude
 from flows.house import open_house
 from flows.lease import CampaignStopped, held
+from flows.narration import narrate_round
 from flows.plan import Plan
 from flows.program import program_sha256
 from flows.publish import publish_outbox
@@ -81,7 +82,7 @@ async def conduct(campaign_id: str) -> str | State[str]:
 async def alone(campaign_id: str, work: Callable[[], Awaitable[None]]) -> str | State[str]:
     """Do something to a campaign while this process holds its lease.
 
-    Stopped, and paused at a cap of what it may spend, is cancelled.
+    Stopped is cancelled, and so is one that reached a cap on what it may spend: both are resumable.
     """
     try:
         async with held(open_house(), campaign_id):
@@ -89,9 +90,13 @@ async def alone(campaign_id: str, work: Callable[[], Awaitable[None]]) -> str | 
     except CampaignStopped as stopped:
         return Cancelled(message=str(stopped))
     except (SpendCapReached, BaseExceptionGroup) as error:
-        if not isinstance(cause := first_cause(error), SpendCapReached):
+        cause = first_cause(error)
+        if not isinstance(cause, SpendCapReached):
             raise
-        return Cancelled(message=f"{campaign_id} is paused: {cause}")
+        return Cancelled(
+            message=f"{campaign_id} is paused: {cause}; `seedbed resume {campaign_id}` goes on "
+            "once there is more to spend"
+        )
     return campaign_id
 
 
@@ -152,6 +157,7 @@ async def research_round(campaign_id: str, number: int) -> None:
                     trials.create_task(through_gate(slot))
     with clock.phase("collect"):
         await steps.take_looks(house, campaign_id, number)
+        await narrate_round(house, campaign_id, steps.build_report(house, campaign_id, number))
         report = steps.build_report(house, campaign_id, number)
     with clock.phase("revise"):
         revision = await revise_policy(house, campaign_id, report)

@@ -10,6 +10,7 @@ import shutil
 from dataclasses import dataclass
 from typing import Any
 
+from flows.gpu_seconds import Run, run_uncharged
 from flows.house import House
 from flows.trial import Record, account_of, counted_run
 from policies.policy import StandingRecipe
@@ -18,6 +19,7 @@ from substrate.fork import make_fork
 from substrate.measure import Measured, SealedAdapter, measure
 from substrate.outcome import Outcome
 from substrate.store import Judge, Snapshot
+from substrate.walls import Level
 
 TRIES = 3  # at a run that infrastructure failed
 
@@ -34,6 +36,8 @@ class Bench:
     judge: Judge
     recipe: str
     rollouts: int | None  # None: the substrate's budget
+    level: Level  # of the walls around the runs
+    run: Run = run_uncharged
 
 
 async def clean_run(
@@ -53,12 +57,13 @@ async def clean_run(
             house.store.verify(bench.snapshot, weights=False)
             record = await counted_run(
                 house,
-                Record(),
+                Record(bench.level),
                 make_fork(bench.snapshot, folder, overrides=standing.overrides, patches=patches),
                 recipe=bench.recipe,
                 rollouts=bench.rollouts,
                 seed=seed,
                 keep=house.settings.artifacts / name,
+                run=bench.run,
             )
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -73,7 +78,9 @@ async def clean_run(
     if record.dev is not None and record.adapter_sha256 is not None:
         adapter = SealedAdapter(house.adapters / record.adapter_sha256, record.adapter_sha256)
         scored = bench.snapshot.manifest.sets.external
-        external = await measure(bench.snapshot, adapter, bench.judge.external, scored)
+        external = await measure(
+            bench.snapshot, adapter, bench.judge.external, scored, level=bench.level
+        )
     return {
         "seed": seed,
         "outcome": record.outcome.value,

@@ -9,7 +9,7 @@ import sys
 import time
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -34,6 +34,7 @@ app.add_typer(
 )
 
 STOP_SECONDS = 20.0
+NO_WALLS = "NO ISOLATION: what this campaign runs can do whatever you can do on this machine."
 CampaignId = Annotated[
     str, typer.Argument(help="Id of the campaign, or how it begins; empty: the newest.")
 ]
@@ -52,6 +53,8 @@ def run(
     rounds: Annotated[int, typer.Option(min=1, help="Rounds to run.")] = 2,
     width: Annotated[int, typer.Option(min=3, help="Slots of a round.")] = 8,
     worker: Annotated[str, typer.Option(help="Kind of worker.")] = "sampler",
+    meta: Annotated[str, typer.Option(help="Who writes the next policy.")] = "reviser",
+    collector: Annotated[str, typer.Option(help="Who words a report's narrative.")] = "code",
     seed: Annotated[int, typer.Option(min=0, help="The campaign's seed.")] = 0,
     name: Annotated[str, typer.Option(help="First part of the campaign's id.")] = "",
     policy: Annotated[str, typer.Option(help="Seed policy (JSON); empty: the drop-in's.")] = "",
@@ -59,12 +62,14 @@ def run(
     rollouts: Annotated[int, typer.Option(min=0, help="Rollouts a trial; 0: default.")] = 0,
     looks: Annotated[int, typer.Option(min=0, help="External scores, all in all.")] = 100,
     looks_per_round: Annotated[int, typer.Option(min=0, help="External scores a round.")] = 4,
+    isolation: Annotated[
+        Literal["best", "none"],
+        typer.Option(help="Walls: best, or none for what you trust wholly."),
+    ] = "best",
     end_seeds: Annotated[int, typer.Option(min=2, help="Fresh seeds at the end.")] = 3,
     end_at_once: Annotated[
         bool, typer.Option("--export", help="End as `seedbed export` does, after the last round.")
     ] = False,
-    collector: Annotated[str, typer.Option(help="Model for the words of reports.")] = "",
-    meta: Annotated[str, typer.Option(help="Model that revises the policy.")] = "",
     worker_url: Annotated[str, typer.Option(help="Base URL of the worker's model.")] = "",
     collector_url: Annotated[str, typer.Option(help="That of the collector's.")] = "",
     meta_url: Annotated[str, typer.Option(help="That of the meta-agent's.")] = "",
@@ -86,14 +91,15 @@ def run(
         rounds=rounds,
         width=width,
         worker=worker,
+        meta=meta,
+        collector=collector,
         seed=seed,
         name=name,
         policy=policy,
         at_once=at_once,
+        isolation=isolation,
         budget=BudgetPlan(rollouts=rollouts, looks=looks, looks_per_round=looks_per_round),
         end=EndPlan(seeds=end_seeds, at_once=end_at_once),
-        collector=collector,
-        meta=meta,
         serving=ServingPlan(
             worker=ServedPlan(base_url=worker_url),
             collector=ServedPlan(base_url=collector_url),
@@ -366,11 +372,12 @@ def _in_foreground(what: object, as_json: bool) -> None:
     from flows.roles import hold_keys
     from flows.start import check_plan
     from policies.ledger import NotInLedger
+    from substrate.isolation import level_for
 
     house = open_house()
     if isinstance(what, Plan):
         check_plan(what)
-        campaign_id = ""
+        plan, campaign_id = what, ""
     else:
         campaign_id = house.ledger.find_campaign(str(what) or None).id
         plan = house.plan(campaign_id)
@@ -379,6 +386,7 @@ def _in_foreground(what: object, as_json: bool) -> None:
         if done == rounds and ended and not house.ledger.unpublished(campaign_id):
             print(f"{campaign_id} is complete: nothing to resume", file=sys.stderr)
             return
+        level_for(plan.isolation)
         print(f"resuming {campaign_id}: {done} of {rounds} rounds are done", file=sys.stderr)
     hold_keys(what if isinstance(what, Plan) else house.plan(campaign_id), house.settings)
     prepare_prefect(house.settings)
@@ -386,6 +394,9 @@ def _in_foreground(what: object, as_json: bool) -> None:
 
     from flows import campaign as flow
     from flows import screen
+
+    if plan.isolation == "none":
+        screen.show_banner(console, NO_WALLS)
     from policies.render import campaign_json
 
     def start():

@@ -10,6 +10,7 @@ from flows.lease import is_dead, lease_name
 from flows.settings import Settings
 from policies.database import UnknownSchema
 from policies.ledger import verify_chain
+from substrate.isolation import LEVELS, NoWalls, best_level, how_to_raise, why_not
 from substrate.store import SnapshotDamaged
 
 FREE_GB = 2.0
@@ -27,12 +28,14 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Look at what every campaign needs: Python, home, disk, ledger, snapshots, leases.
+    """Look at what every campaign needs: Python, walls, home, disk, ledger, snapshots, leases.
 
     Starts nothing; a home that is not there yet is made.
     """
     findings = [_python(), _writable(), _disk()]
-    if all(finding.ok for finding in findings):
+    usable = all(finding.ok for finding in findings)
+    findings.insert(1, _isolation())
+    if usable:
         try:
             findings += [_chain(), *_snapshots(), *_campaigns()]
         except UnknownSchema as error:
@@ -46,6 +49,18 @@ def _python() -> Finding:
     return Finding(
         "Python", sys.version_info >= (3, 11), found, "install Python 3.11 or newer; `make clean`"
     )
+
+
+def _isolation() -> Finding:
+    """The highest level that stands here, why those above it do not, and what raises it."""
+    try:
+        level = best_level()
+    except NoWalls as error:
+        return Finding("isolation", False, "none", str(error))
+    found = f"{level}, tried with six probes"
+    for higher in LEVELS[: LEVELS.index(level)]:
+        found += f"; not {higher}: {why_not(higher)}; to raise it, {how_to_raise(higher)}"
+    return Finding("isolation", True, found, "")
 
 
 def _writable() -> Finding:

@@ -9,8 +9,10 @@ What was recorded is never done again, so that an interrupted end goes on where 
 
 import asyncio
 import json
+from dataclasses import replace
 
 from flows.clean_run import TRIES, Bench, clean_run
+from flows.gpu_seconds import run_charged
 from flows.house import House
 from flows.seed import derive_seed
 from flows.trial import runs_at_once
@@ -20,6 +22,7 @@ from policies.final import RULE
 from policies.policy import StandingRecipe
 from policies.report import SetScore
 from policies.tables import Arm, Candidate, FinalRun, Opening
+from substrate.isolation import level_for
 from substrate.measure import Measured, SealedAdapter, measure
 from substrate.outcome import Outcome
 
@@ -67,15 +70,17 @@ async def confirm(house: House, campaign_id: str) -> None:
     plan, campaign = house.plan(campaign_id), house.campaign(campaign_id)
     snapshot = house.snapshot(campaign_id)
     rollouts = plan.budget.rollouts or None
-    bench = Bench(snapshot, house.judge(campaign_id), campaign.recipe, rollouts)
+    level = await asyncio.to_thread(level_for, plan.isolation)
+    bench = Bench(snapshot, house.judge(campaign_id), campaign.recipe, rollouts, level)
     there = {(row.arm, row.number) for row in house.ledger.final_runs(campaign_id)}
     gate = asyncio.Semaphore(plan.at_once or runs_at_once(snapshot))
 
     async def run(arm: Arm, standing: StandingRecipe, number: int) -> None:
+        charged = run_charged(house, campaign_id, f"end/{arm}-{number}")
         async with gate:
             columns = await clean_run(
                 house,
-                bench,
+                replace(bench, run=charged),
                 standing,
                 seed=derive_seed(campaign.seed, "end", number),
                 name=f"{campaign_id}/end/{arm}-{number}",
@@ -120,6 +125,7 @@ async def open_lockbox(house: House, campaign_id: str) -> None:
             f"wanted an evaluated run of {campaign_id}'s candidate, found none: {reasons[:3]}; "
             "the lockbox stays shut"
         )
+    level = await asyncio.to_thread(level_for, house.plan(campaign_id).isolation)
     opening = Opening(
         campaign=campaign_id, candidate_sha256=candidate, baseline_sha256=adapters["baseline"]
     )
@@ -131,10 +137,10 @@ async def open_lockbox(house: House, campaign_id: str) -> None:
     for arm, sha256 in adapters.items():
         if sha256 is not None:
             adapter = SealedAdapter(house.adapters / sha256, sha256)
-            measured = await measure(snapshot, adapter, judge.lockbox, scored)
+            measured = await measure(snapshot, adapter, judge.lockbox, scored, level=level)
             for _ in range(TRIES - 1):
                 if measured.outcome is Outcome.INFRASTRUCTURE:
-                    measured = await measure(snapshot, adapter, judge.lockbox, scored)
+                    measured = await measure(snapshot, adapter, judge.lockbox, scored, level=level)
             scores[arm] = _said(measured)
     house.ledger.append(Note(campaign_id, SCORED, campaign_id, scores))
 

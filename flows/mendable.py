@@ -8,6 +8,7 @@ def explain(error: Exception) -> tuple[str, int] | None:
     from pydantic import ValidationError
 
     from agents.line import NoLine
+    from agents.messages import ProviderFailure
     from agents.model import UnknownModel
     from agents.worker import UnknownWorker
     from flows.clean_run import RunFailed
@@ -24,6 +25,7 @@ def explain(error: Exception) -> tuple[str, int] | None:
     from policies.rollback import BadRollback
     from policies.why import NothingSaid
     from substrate.dropin import BadDropIn
+    from substrate.isolation import NoWalls
     from substrate.store import NoSnapshot, SnapshotDamaged
 
     if isinstance(error, ExceptionGroup):
@@ -35,7 +37,7 @@ def explain(error: Exception) -> tuple[str, int] | None:
         faults = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         return "the plan is not valid: " + "; ".join(faults), 2
     refused = (BadDropIn, BadPlan, UnknownWorker, NotInLedger, CampaignBusy, LeaseLost)
-    refused = (*refused, BadRole, BadPrices, NoLine, UnknownModel)
+    refused = (*refused, BadRole, BadPrices, NoLine, NoWalls, ProviderFailure, UnknownModel)
     refused = (*refused, BadRollback, NothingSaid, RunFailed, CampaignUnfinished)
     damaged = (
         NothingToExport,

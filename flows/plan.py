@@ -5,7 +5,9 @@ from decimal import Decimal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from policies.caps import Caps, Scope, Unit, microdollars
+from agents.worker import Caps
+from policies.caps import Scope, SpendCaps, Unit, microdollars
+from substrate.isolation import Isolation
 
 
 class BudgetPlan(BaseModel):
@@ -81,7 +83,7 @@ class SpendPlan(BaseModel):
         default=0, ge=0, description="Of GPUs that trials lease, in all; 0: no cap."
     )
 
-    def caps(self) -> Caps:
+    def caps(self) -> SpendCaps:
         """The caps that there are."""
         scopes: tuple[tuple[Scope, str], ...] = (
             ("campaign", ""),
@@ -98,7 +100,7 @@ class SpendPlan(BaseModel):
                 amounts["tokens", scope] = values[f"tokens{ending}"]
         if self.gpu_seconds:
             amounts["gpu_seconds", "campaign"] = self.gpu_seconds
-        return Caps(amounts)
+        return SpendCaps(amounts)
 
 
 class ServedPlan(BaseModel):
@@ -109,9 +111,6 @@ class ServedPlan(BaseModel):
     base_url: str = Field(
         default="",
         description="Of its server, such as http://127.0.0.1:8000/v1; empty: the provider's own.",
-    )
-    max_tokens: int = Field(
-        default=16_000, ge=1, description="Most tokens of one answer; reserved before each call."
     )
     idle_seconds: float = Field(
         default=60.0, gt=0, description="Longest wait for a byte; more for models that think long."
@@ -156,7 +155,9 @@ class Plan(BaseModel):
     )
     worker: str = Field(
         default="sampler",
-        description="Kind of worker. `sampler` draws an edit from its axis by seed.",
+        description="Kind of worker. `sampler` draws an edit from its axis by seed; "
+        "`anthropic:MODEL` and `openai:MODEL` are language models with tools; `command:PROGRAM` is "
+        "a program that edits its fork.",
         json_schema_extra={"position": 4},
     )
     seed: int = Field(
@@ -183,35 +184,48 @@ class Plan(BaseModel):
         description="Trials that run at one time; 0: as many as the processors allow.",
         json_schema_extra={"position": 8},
     )
+    isolation: Isolation = Field(
+        default="best",
+        description="Walls around recipes and scorers: `best`, the highest level that this machine "
+        "has, without which the campaign is refused, or `none`, with a banner over every report.",
+        json_schema_extra={"position": 9},
+    )
     budget: BudgetPlan = Field(
         default=BudgetPlan(),
         description="What the campaign may use.",
-        json_schema_extra={"position": 9},
+        json_schema_extra={"position": 10},
     )
     end: EndPlan = Field(
         default=EndPlan(),
         description="How the campaign ends.",
-        json_schema_extra={"position": 10},
-    )
-    collector: str = Field(
-        default="",
-        description="Model that words the reports, such as `anthropic:MODEL`; empty: numbers only.",
         json_schema_extra={"position": 11},
     )
     meta: str = Field(
-        default="",
-        description="Model that revises the policy; empty: the reviser, by rules.",
+        default="reviser",
+        description="Who writes the next policy: `reviser` (rules), `anthropic:MODEL` or "
+        "`openai:MODEL`.",
         json_schema_extra={"position": 12},
+    )
+    collector: str = Field(
+        default="code",
+        description="Who puts the narrative of a report into words: `code`, `anthropic:MODEL` or "
+        "`openai:MODEL`. Its numbers are code's.",
+        json_schema_extra={"position": 13},
+    )
+    work: Caps = Field(
+        default=Caps(),
+        description="What one worker may use in one attempt, besides the run that counts.",
+        json_schema_extra={"position": 14},
     )
     serving: ServingPlan = Field(
         default=ServingPlan(),
         description="Where models are served.",
-        json_schema_extra={"position": 13},
+        json_schema_extra={"position": 15},
     )
     spend: SpendPlan = Field(
         default=SpendPlan(),
         description="What the campaign may spend.",
-        json_schema_extra={"position": 14},
+        json_schema_extra={"position": 16},
     )
 
 

@@ -69,7 +69,7 @@ def rehearse(spec: str, base_url: str) -> list[Finding]:
     plan = Plan(
         substrate="none",
         worker=spec,
-        serving=ServingPlan(worker=ServedPlan(base_url=base_url, max_tokens=MOST)),
+        serving=ServingPlan(worker=ServedPlan(base_url=base_url)),
     )
     try:
         served = served_roles(plan, settings)

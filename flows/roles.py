@@ -22,7 +22,7 @@ from flows.house import House
 from flows.plan import Plan, ServedPlan, SpendPlan
 from flows.seed import derive_seed
 from flows.settings import Settings
-from policies.caps import Caps
+from policies.caps import SpendCaps
 from policies.prices import Price, price_of, read_prices
 from policies.purse import Purse
 from policies.tables import Role
@@ -56,7 +56,7 @@ def served_roles(plan: Plan, settings: Settings) -> list[Served]:
     found = []
     for role in ROLES:
         spec = {"worker": plan.worker, "collector": plan.collector, "meta": plan.meta}[role]
-        if (role == "worker" and not is_model(spec)) or not spec:
+        if not is_model(spec):
             continue
         where: ServedPlan = {
             "worker": plan.serving.worker,
@@ -93,7 +93,7 @@ def purse_of(house: House, campaign_id: str) -> Purse:
     return Purse(house.ledger, campaign_id, lambda: caps_of(house, campaign_id))
 
 
-def caps_of(house: House, campaign_id: str) -> Caps:
+def caps_of(house: House, campaign_id: str) -> SpendCaps:
     return spend_plan(house, campaign_id).caps()
 
 

@@ -8,19 +8,23 @@ from typing import Any
 from agents.collector import choose_looks, collect
 from flows.calibrate import calibration_of
 from flows.house import House
+from flows.narration import narrative_of
 from flows.publish import outbox_rows
 from flows.revision import Revision, policy_rows
 from flows.seed import derive_seed
 from flows.trial import score_rows
 from policies.canonical import canonical_json
+from policies.chain import Note
 from policies.constitution import hold_constitution
 from policies.evidence import round_of
+from policies.integrity import is_flagged
 from policies.policy import Edit
 from policies.purse import look_spent, spent_by_role
 from policies.rejection import rejection_note, rejection_of
 from policies.report import (
     Account,
     DomainScore,
+    IntegrityEvent,
     RoleSpend,
     RoundReport,
     SetScore,
@@ -36,10 +40,12 @@ from policies.tables import (
     Score,
     Trial,
 )
+from substrate.isolation import level_for
 from substrate.measure import SealedAdapter, measure
 from substrate.outcome import Outcome
 
 FAILED_LOOK = "look.failed"
+ASKED = "policy.asked"
 
 
 async def open_round(house: House, campaign_id: str, number: int) -> None:
@@ -96,6 +102,7 @@ async def take_looks(house: House, campaign_id: str, number: int) -> None:
             ),
             *(row for slot in chosen for row in look_spent(campaign_id, f"r{number}/s{slot}")),
         )
+    level = await asyncio.to_thread(level_for, plan.isolation)
     failed = {event.subject for event in house.ledger.events(campaign_id, FAILED_LOOK)}
     for slot in chosen:
         if f"r{number}/s{slot}" in failed:
@@ -105,10 +112,10 @@ async def take_looks(house: House, campaign_id: str, number: int) -> None:
         sha256 = trials[slot].adapter_sha256
         assert sha256 is not None, "only trials with a dev score are looked at"
         adapter = SealedAdapter(house.adapters / sha256, sha256)
-        measured = await measure(snapshot, adapter, judge.external, scored)
+        measured = await measure(snapshot, adapter, judge.external, scored, level=level)
         tried = 1
         while measured.outcome is Outcome.INFRASTRUCTURE and tried < plan.budget.attempts:
-            measured = await measure(snapshot, adapter, judge.external, scored)
+            measured = await measure(snapshot, adapter, judge.external, scored, level=level)
             tried += 1
         if measured.score is not None:
             score = SetScore.model_validate(measured.score)
@@ -145,6 +152,8 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
         recipe=campaign.recipe,
         calibration=calibration_of(house, campaign_id),
     )
+    if (narrative := narrative_of(house, campaign_id, number)) is not None:
+        results = results.model_copy(update={"narrative": narrative})
     started = house.ledger.round(campaign_id, number).started_at
     ended = max(row.finished_at for row in trials)
     phases: dict[str, float] = {"elapsed": (ended - started).total_seconds()}
@@ -167,6 +176,16 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
             worker=campaign.worker,
             isolation="; ".join(sorted({account.isolation for account in accounts})),
             spend=_spend(house, campaign_id, number),
+            integrity=[
+                IntegrityEvent(
+                    slot=row.slot,
+                    attempt=row.attempt,
+                    kind=row.kind,
+                    detail=row.detail,
+                    worker=row.worker,
+                )
+                for row in house.ledger.integrity(campaign_id, number)
+            ],
             ledger_seq=last.seq,
             ledger_hash=last.hash,
         ),
@@ -207,6 +226,9 @@ def record_round(house: House, campaign_id: str, report: RoundReport, revision: 
             author=revision.author,
         )
         rows.append(rejection_note(campaign_id, rejection))
+    if revision.asked is not None:
+        said = {"author": revision.author, **revision.asked}
+        rows.append(Note(campaign_id, ASKED, f"r{report.round}", said))
     house.ledger.append(*rows)
 
 
@@ -224,6 +246,16 @@ def _spend(house: House, campaign_id: str, number: int) -> list[RoleSpend]:
 
 
 def _slot_result(house: House, campaign_id: str, number: int, row: Trial) -> SlotResult:
+    """A trial as its rows have it; of one that was flagged, in time or later, without scores."""
+    incidents = house.ledger.integrity(campaign_id, number, row.slot)
+    kinds = list(dict.fromkeys(incident.kind for incident in incidents))
+    dev = _score(house, campaign_id, number, row.slot, "dev")
+    external = _score(house, campaign_id, number, row.slot, "external")
+    outcome, discarded = row.outcome, None
+    if is_flagged(kinds):
+        kept = [SetScore.model_validate_json(i.discarded) for i in incidents if i.discarded]
+        outcome, discarded = "tampered", dev or next(iter(kept), None)
+        dev = external = None
     return SlotResult(
         slot=row.slot,
         kind=row.kind,
@@ -232,11 +264,12 @@ def _slot_result(house: House, campaign_id: str, number: int, row: Trial) -> Slo
         edit=Edit.model_validate_json(row.edit),
         diff_sha256=row.diff_sha256,
         seed=row.seed,
-        outcome=row.outcome,
+        outcome=outcome,
         adapter_sha256=row.adapter_sha256,
-        dev=_score(house, campaign_id, number, row.slot, "dev"),
-        external=_score(house, campaign_id, number, row.slot, "external"),
-        integrity=json.loads(row.integrity),
+        dev=dev,
+        external=external,
+        integrity=kinds,
+        discarded=discarded,
     )
 
 

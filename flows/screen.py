@@ -18,6 +18,7 @@ from flows.lease import is_dead, lease_name
 from flows.roles import PAUSED
 from policies.diff import diff_lines, diff_policies, headline
 from policies.escape import visible
+from policies.isolation import isolation_banner
 from policies.lineage import read_lineage
 from policies.policy import SearchPolicy
 from policies.purse import spent_by_role, spent_text
@@ -38,6 +39,8 @@ def show_campaign(console: Console, house: House, campaign_id: str) -> None:
         show_policy_diff(console, house, campaign_id, row.version - 1, row.version, whole=False)
     show_rejections(console, house, campaign_id)
     rounds, state = house.plan(campaign_id).rounds, state_of(house, campaign_id)
+    if banner := isolation_banner(reports):
+        show_banner(console, banner)
     console.print(f"\n[bold]{campaign_id}[/bold]: {len(reports)} of {rounds} rounds, {state}")
     if state == "paused":
         console.print(f"  paused: {escape(why_paused(house, campaign_id))}", soft_wrap=True)
@@ -123,9 +126,16 @@ def program() -> str:
     return os.path.relpath(Path(sys.prefix) / "bin" / "seedbed")
 
 
+def show_banner(console: Console, text: str) -> None:
+    """A warning that nobody overlooks."""
+    console.print(f"[bold white on red] {escape(text)} [/]")
+
+
 def show_round(console: Console, report: RoundReport) -> None:
     """The table of a round's trials, and the anchor's spread."""
     results = report.results
+    if banner := isolation_banner([report]):
+        show_banner(console, banner)
     table = Table(
         title=f"Round {report.round}, policy {results.policy_version}",
         title_justify="left",

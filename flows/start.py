@@ -6,6 +6,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+from agents.model import is_model
 from agents.worker import find_worker
 from flows.calibrate import pin_calibration
 from flows.house import House
@@ -21,6 +22,7 @@ from substrate.constants import rewrite_constants
 from substrate.dropin import BadDropIn, DropInFolder, read_dropin
 from substrate.editable import is_sealed
 from substrate.fork import BadEdit, make_fork
+from substrate.isolation import level_for
 from substrate.store import Snapshot
 
 SEED_POLICIES = Path(__file__).parent.parent / "policies" / "seeds"
@@ -34,7 +36,7 @@ def start_campaign(house: House, plan: Plan, flow_run_id: str | None = None) -> 
     """Check the plan, seal substrate and judge, record the campaign and its seed policy.
 
     Returns the campaign's id. A flow run that is tried again gets the campaign that it started.
-    Raises BadPlan or BadDropIn before anything is recorded.
+    Raises BadPlan, BadDropIn or NoWalls before anything is recorded.
     """
     if flow_run_id is not None:
         for campaign in house.ledger.campaigns():
@@ -94,11 +96,21 @@ def start_campaign(house: House, plan: Plan, flow_run_id: str | None = None) -> 
 def check_plan(plan: Plan) -> tuple[DropInFolder, str, SearchPolicy]:
     """What the plan names, found and checked: drop-in, recipe, seed policy.
 
-    Raises BadPlan, BadRole, BadPrices, UnknownModel or BadDropIn, in seconds and before anything
-    is written.
+    Raises BadPlan, BadRole, BadPrices, UnknownModel, BadDropIn or NoWalls, in seconds and before
+    anything is written.
     """
     find_worker(plan.worker)
+    for role, kind, by_code in (
+        ("meta", plan.meta, "reviser"),
+        ("collector", plan.collector, "code"),
+    ):
+        if kind != by_code and not is_model(kind):
+            raise BadPlan(
+                f"wanted for {role} `{by_code}`, `anthropic:MODEL` or `openai:MODEL`, found "
+                f"{kind!r}; choose one"
+            )
     check_roles(plan, Settings())
+    level_for(plan.isolation)
     folder = find_dropin(plan.substrate)
     if findings := check_dropin(folder):
         raise BadDropIn("\n".join(str(finding) for finding in findings))

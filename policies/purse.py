@@ -13,18 +13,19 @@ from typing import Literal
 
 from sqlalchemy import ColumnElement, Connection, case, func, select
 
-from policies.caps import Caps, Scope, SpendCapReached, Unit, amount_text
+from policies.caps import Scope, SpendCapReached, SpendCaps, Unit, amount_text
 from policies.ledger import Ledger
 from policies.tables import Spend, table_of
 
 State = Literal["reserved", "settled"]
 SPEND = table_of(Spend)
+ESTIMATED = ("microdollars", "tokens", "gpu_seconds")  # reserved at their worst; others are counts
 _PLACE = re.compile(r"(?:(?P<round>r\d+)/)?(?:(?P<slot>s\d+)/)?(?:a\d+/)?(?:(?P<role>[a-z]+)/)?")
 _ADVICE = {
     "call": "ask for shorter answers, or start a campaign with a higher cap for one call",
     "trial": "what it has is used; start a campaign with a higher cap for one trial",
-    "round": "raise it: `seedbed resume {}` with `--dollars-per-round` or `--tokens-per-round`",
-    "campaign": "raise it: `seedbed resume {}` with `--dollars`, `--tokens` or `--gpu-seconds`",
+    "round": "raise it with `--dollars-per-round` or `--tokens-per-round`",
+    "campaign": "raise it with `--dollars`, `--tokens` or `--gpu-seconds`",
 }
 
 
@@ -45,7 +46,7 @@ class Purse:
 
     ledger: Ledger
     campaign: str
-    caps: Callable[[], Caps]  # asked each time: a person may raise them meanwhile
+    caps: Callable[[], SpendCaps]  # asked each time: a person may raise them meanwhile
 
     def reserve(self, subject: str, amounts: Mapping[Unit, int]) -> None:
         """Take the worst case out of every cap that holds for the subject, or out of none.
@@ -98,7 +99,7 @@ class Purse:
         return rows
 
     def _refusals(
-        self, connection: Connection, subject: str, unit: Unit, amount: int, caps: Caps
+        self, connection: Connection, subject: str, unit: Unit, amount: int, caps: SpendCaps
     ) -> list[SpendCapReached]:
         found = []
         prefixes = scopes_of(subject)
@@ -113,7 +114,7 @@ class Purse:
                 told = (
                     f"wanted {amount_text(unit, amount)} at most for {subject}, found "
                     f"{amount_text(unit, taken)} taken of the {scope}'s "
-                    f"{amount_text(unit, cap)}; {_ADVICE[scope].format(self.campaign)}"
+                    f"{amount_text(unit, cap)}; {_ADVICE[scope]}"
                 )
                 found.append(SpendCapReached(told, scope))
         return found
@@ -175,7 +176,7 @@ def spent_by_role(rows: list[Spend]) -> list[Spent]:
     for row in rows:
         if row.state == "reserved":
             amount = settled.get((row.subject, row.unit), row.amount)
-            charged = (amount, amount == row.amount and row.unit != "looks")
+            charged = (amount, amount == row.amount and row.unit in ESTIMATED)
             found.setdefault((role_of(row.subject), row.unit), []).append(charged)
     return [
         Spent(

@@ -9,7 +9,14 @@ from typing import Any, Literal
 
 from policies.caps import amount_text
 from policies.escape import code, markdown, svg, visible
-from policies.findings import confirmation_table, decoupling_table, verdict_table
+from policies.findings import (
+    confirmation_table,
+    decoupling_table,
+    integrity_lines,
+    rates_line,
+    verdict_table,
+)
+from policies.isolation import isolation_banner
 from policies.policy import Edit
 from policies.report import RoleSpend, RoundReport, SetScore, SlotAccount, SlotResult
 from policies.tables import Campaign
@@ -31,7 +38,7 @@ def report_markdown(report: RoundReport) -> str:
         ("Replicated edits", _table(*confirmation_table(results.confirmations))),
         ("Dev against external", _decoupling(report)),
         ("External looks", _looks(report)),
-        ("Integrity", _integrity(results.slots)),
+        ("Integrity", integrity_lines(report)),
         ("Dead ends", [f"- {markdown(title)}" for title in results.dead_ends]),
         ("Words of the workers", _words(report)),
         ("Narrative", [f"> {markdown(results.narrative, 8000)}"] if results.narrative else []),
@@ -44,6 +51,7 @@ def report_markdown(report: RoundReport) -> str:
         f"Policy version {results.policy_version}, recipe {code(results.recipe)}, worker "
         f"{code(account.worker)}, isolation {code(account.isolation)}.",
         "",
+        *_banner([report]),
     ]
     for title, body in sections:
         lines += [f"## {title}", "", *(body or ["None."]), ""]
@@ -86,10 +94,12 @@ def campaign_markdown(
         f"Substrate {code(campaign.substrate_name)} `{campaign.substrate_sha256[:12]}`, recipe "
         f"{code(campaign.recipe)}, worker {code(campaign.worker)}, seed {campaign.seed}.",
         "",
+        *_banner(reports),
         *(_table(head, rows) or ["No round is complete."]),
         "",
     ]
     if rows:
+        lines += [rates_line(reports), ""]
         drawing = scores_chart_svg(reports, direction=direction)
         lines += [f"![Scores by round]({svg_data_uri(drawing)})", ""]
     return "\n".join(lines)
@@ -226,6 +236,11 @@ def _drawing(width: int, height: int, font: str, shapes: Sequence[str]) -> str:
     )
 
 
+def _banner(reports: Sequence[RoundReport]) -> list[str]:
+    banner = isolation_banner(reports)
+    return [f"> **{banner}**", ""] if banner else []
+
+
 def _in_order(campaign_id: str, reports: Sequence[RoundReport]) -> list[RoundReport]:
     strangers = {report.campaign for report in reports} - {campaign_id}
     if strangers:
@@ -306,10 +321,6 @@ def _decoupling(report: RoundReport) -> list[str]:
 def _looks(report: RoundReport) -> list[str]:
     looks = report.results.looks
     return [f"{len(looks)}: slots {', '.join(map(str, looks))}."] if looks else []
-
-
-def _integrity(slots: Sequence[SlotResult]) -> list[str]:
-    return [f"- slot {slot.slot}: {markdown(event)}" for slot in slots for event in slot.integrity]
 
 
 def _words(report: RoundReport) -> list[str]:

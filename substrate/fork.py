@@ -43,6 +43,7 @@ __all__ = [
     "Fork",
     "ForkEdit",
     "apply_edit",
+    "linked_paths",
     "make_fork",
     "read_constants",
     "read_edit",
@@ -98,7 +99,7 @@ def make_fork(
         (root / entry.path).parent.mkdir(parents=True, exist_ok=True)
         copy_file(snapshot.root / entry.path, root / entry.path)
         (root / entry.path).chmod(0o444)
-    for path in _bound_paths(snapshot):
+    for path in linked_paths(snapshot):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).symlink_to(snapshot.root / path)
     write_editable(root, {}, prepared)
@@ -163,7 +164,7 @@ def sealed_changes(fork: Fork) -> list[str]:
     `Store.verify` compares that.
     """
     files = fork.snapshot.manifest.files
-    bound = set(_bound_paths(fork.snapshot))
+    bound = set(linked_paths(fork.snapshot))
     changed = {path for path in bound if not _leads_to(fork.root / path, fork.snapshot.root / path)}
     copied = {entry.path: entry for entry in _copied(fork.snapshot)}
     changed |= {path for path, entry in copied.items() if not _is_copy(fork.root / path, entry)}
@@ -178,14 +179,38 @@ def sealed_changes(fork: Fork) -> list[str]:
     return sorted(changed)
 
 
+def linked_paths(snapshot: Snapshot) -> list[str]:
+    """The paths at which a fork has links to the snapshot."""
+    files = snapshot.manifest.files
+    by_top: dict[str, list[str]] = {}
+    for entry in snapshot.entries:
+        if entry.type == "file":
+            by_top.setdefault(entry.path.partition("/")[0], []).append(entry.path)
+    for top in (_ABSENT, *_COPIED):
+        by_top.pop(top, None)
+    bound: list[str] = []
+    for top, paths in sorted(by_top.items()):
+        # A folder with room for editable files is a real folder. One that is sealed whatever its
+        # files are called need not be searched: a base may have thousands.
+        is_whole = top != paths[0] and is_sealed(files, f"{top}/{_PROBE}")
+        if is_whole and (
+            f"{top}/**" in (*ALWAYS_SEALED, *files.sealed)
+            or all(is_sealed(files, path) for path in paths)
+        ):
+            bound.append(top)
+        else:
+            bound += [path for path in paths if is_sealed(files, path)]
+    return bound
+
+
 def _read(fork: Fork) -> dict[str, bytes]:
-    bound = set(_bound_paths(fork.snapshot))
+    bound = set(linked_paths(fork.snapshot))
     return read_editable(fork.root, fork.snapshot.manifest.files, bound=bound, known=fork.prepared)
 
 
 def _editable_of(snapshot: Snapshot) -> dict[str, bytes]:
     """Content of the snapshot's editable files, by path."""
-    bound = set(_bound_paths(snapshot))
+    bound = set(linked_paths(snapshot))
     found: dict[str, bytes] = {}
     for entry in snapshot.entries:
         top = entry.path.partition("/")[0]
@@ -221,30 +246,6 @@ def _is_copy(path: Path, entry: Entry) -> bool:
         return path.lstat().st_size == entry.size and hash_file(path) == entry.sha256
     except OSError:
         return False
-
-
-def _bound_paths(snapshot: Snapshot) -> list[str]:
-    """The paths at which a fork has links to the snapshot."""
-    files = snapshot.manifest.files
-    by_top: dict[str, list[str]] = {}
-    for entry in snapshot.entries:
-        if entry.type == "file":
-            by_top.setdefault(entry.path.partition("/")[0], []).append(entry.path)
-    for top in (_ABSENT, *_COPIED):
-        by_top.pop(top, None)
-    bound: list[str] = []
-    for top, paths in sorted(by_top.items()):
-        # A folder with room for editable files is a real folder. One that is sealed whatever its
-        # files are called need not be searched: a base may have thousands.
-        is_whole = top != paths[0] and is_sealed(files, f"{top}/{_PROBE}")
-        if is_whole and (
-            f"{top}/**" in (*ALWAYS_SEALED, *files.sealed)
-            or all(is_sealed(files, path) for path in paths)
-        ):
-            bound.append(top)
-        else:
-            bound += [path for path in paths if is_sealed(files, path)]
-    return bound
 
 
 def _untouched(

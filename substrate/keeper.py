@@ -1,9 +1,9 @@
 """The keeper of a jail: starts one program, holds it to its limits and leaves nothing of it alive.
 
-`substrate/jail.py` starts it by path (`python -I -S keeper.py`), writes one JSON line of orders to
-its stdin, followed by the bytes of the program's own stdin, and reads one JSON line, the Ending,
-from its stdout. The keeper's stderr is the log. An open stdin means that the controller lives: its
-end, even by SIGKILL, is the order to end the tree.
+`substrate/jail.py` starts it (`python -I -S`, for speed and for nothing of the host's), writes
+orders to its stdin, marshalled, behind their length, then the bytes of the program's own stdin, and
+reads the Ending, marshalled, from its stdout. The keeper's stderr is the log. An open stdin means
+that the controller lives: its end, even by SIGKILL, is the order to end the tree.
 
 The keeper is a child subreaper (prctl(2)), so every process that the program starts stays below it,
 also one that forks twice and calls setsid. While a descendant lives, the keeper has a child: the
@@ -14,29 +14,27 @@ It is a process of its own because it has to outlive the controller, and it impo
 it is started once per jail.
 """
 
-import ctypes
-import json
+import marshal
 import os
 import resource
 import select
 import signal
 import time
 
+from substrate.launch import PR_SET_CHILD_SUBREAPER, launch, prctl
+
 LOOK_SECONDS = 0.05  # how often memory and processes of the tree are read
 LOOK_SHARE = 5  # a look that took t seconds is followed by a pause of at least LOOK_SHARE * t
 FIRST_PAUSE_SECONDS = 0.0005  # after the first pass over a tree to kill; doubled after each
-OPEN_FILES = 4096  # RLIMIT_NOFILE of the program, or the host's own hard limit where that is lower
 READ_BYTES = 65536  # what a pipe holds, unless the program made it larger
 LAST_READS = 64  # of READ_BYTES each, when the tree is gone
-VICTIM_SCORE = 500  # oom_score_adj: when memory runs out, the program dies and not the controller
-
-# linux/prctl.h
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
+# Of bwrap: one process outside and one inside, which is process 1 there.
+WALL_PROCESSES = {"bubblewrap": 2, "landlock": 0, "none": 0}
 
 
 def main() -> None:
     """Read the orders, run the program to its end, remove its scratch folder, write the Ending."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to handle
     wake = _wake_on(signal.SIGCHLD, signal.SIGTERM)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the mask of the controller's thread came along
@@ -48,7 +46,7 @@ def main() -> None:
     finally:
         _remove(orders["scratch"])
     try:
-        os.write(1, json.dumps(ending).encode() + b"\n")
+        os.write(1, marshal.dumps(ending))
     except BrokenPipeError:
         return  # the controller is gone; the tree is too
 
@@ -56,13 +54,14 @@ def main() -> None:
 def _keep(orders: dict, stdin: bytes, wake: int) -> dict:
     """Run the program until it ends, a limit ends it or the controller wants it ended.
 
-    Returns the fields of the Ending.
+    Returns the fields of the Ending, or `failed` alone where the walls could not be made.
     """
     limits = orders["limits"]
     log = _Log(limits["log_bytes"])
     started = time.monotonic()
-    program, output = _start(orders, stdin)
-    tree = _Tree(program)
+    launched, output, report = launch(orders, stdin)
+    tree = _Tree(launched)
+    walls = WALL_PROCESSES[orders["level"]]
     try:
         limit, terminated, peak_bytes = None, False, 0
         deadline = started + limits["seconds"]
@@ -78,9 +77,9 @@ def _keep(orders: dict, stdin: bytes, wake: int) -> dict:
                     break
                 limit, terminated = "seconds", True
                 deadline = now + limits["grace_seconds"]
-                _terminate(program)
+                _terminate(launched, walls)
             if now >= next_look:
-                processes = tree.processes(at_most=limits["processes"])
+                processes = tree.processes(at_most=walls + limits["processes"])[walls:]
                 if len(processes) > limits["processes"]:
                     limit = limit or "processes"
                     break
@@ -102,6 +101,7 @@ def _keep(orders: dict, stdin: bytes, wake: int) -> dict:
                 break
             tree.reap()
     finally:
+        ended = tree.status
         tree.kill()
     seconds = time.monotonic() - started
 
@@ -113,7 +113,11 @@ def _keep(orders: dict, stdin: bytes, wake: int) -> dict:
             break
     log.close()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    code = os.waitstatus_to_exitcode(tree.status or 0)
+    code: int | None = -signal.SIGKILL  # where it had not ended, it was killed
+    if ended is not None:
+        code = _exit_code(orders, os.waitstatus_to_exitcode(ended), _whole(report), log.first)
+    if code is None:
+        return {"failed": True}
     return {
         "exit_code": code if code >= 0 else None,
         "signal": -code if code < 0 else None,
@@ -189,11 +193,13 @@ class _Log:
 
     def __init__(self, kept: int) -> None:
         self.dropped = 0
+        self.first = b""  # bytes, as they came
         self._head_left = kept // 2
         self._tail = bytearray()
         self._tail_bytes = kept - kept // 2
 
     def add(self, data: bytes) -> None:
+        self.first = self.first or data
         head, rest = data[: self._head_left], data[self._head_left :]
         self._head_left -= len(head)
         self._write(head)
@@ -222,64 +228,41 @@ class _Log:
             self.dropped += len(view)
 
 
-def _start(orders: dict, stdin: bytes) -> tuple[int, int]:
-    """Start the program in its own session; its process id, and where its output is read from."""
-    source = os.open(os.devnull, os.O_RDONLY)
-    if stdin:
-        # A file and not a pipe: nobody has to feed a program that reads slowly or not at all.
-        source = os.memfd_create("stdin")
-        os.truncate(source, len(stdin))
-        os.pwrite(source, stdin, 0)
-    output, sink = os.pipe()
-    keeper = os.getpid()
-    pid = os.fork()
-    if pid:
-        os.close(source)
-        os.close(sink)
-        return pid, output
-    try:
-        for descriptor, target in ((source, 0), (sink, 1), (sink, 2)):
-            os.dup2(descriptor, target)  # every other descriptor is close-on-exec
-        os.setsid()
-        signal.set_wakeup_fd(-1)
-        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-            signal.signal(number, signal.SIG_DFL)  # an ignored signal would stay ignored in exec
-        # If the keeper is killed, at least the program itself goes with it.
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != keeper:
-            os._exit(127)
-        _prctl(PR_SET_NO_NEW_PRIVS, 1)  # no setuid program, so the keeper may kill all it finds
-        _offer_as_victim()
-        _limit(resource.RLIMIT_FSIZE, orders["limits"]["file_mb"] << 20)
-        _limit(resource.RLIMIT_CORE, 0)
-        _limit(resource.RLIMIT_NOFILE, OPEN_FILES)
-        os.chdir(orders["cwd"])
-        os.execvpe(orders["argv"][0], orders["argv"], orders["env"])
-    except BaseException as error:  # the forked child must never return into the keeper's code
-        message = f"[jail: cannot start {orders['argv'][0]!r}: {error}]\n"
-        os.write(2, message.encode(errors="replace"))
-        os._exit(127)
+def _exit_code(orders: dict, code: int, report: bytes, said: bytes) -> int | None:
+    """The program's exit code, or minus the signal that killed it; None where it had no walls.
+
+    `code` is that of what was launched, bwrap or confine.py. bwrap reports the program's exit code,
+    128 and the signal for one that was killed, and none for a program that was never started, of
+    which it `said` why.
+    """
+    _, started, reported = report.rpartition(b'"exit-code": ')
+    if orders["level"] == "bubblewrap" and code >= 0:
+        if started:
+            code = int(reported.split(b"}")[0])
+            return 128 - code if code - 128 in signal.valid_signals() else code
+        code = 127 if said.startswith(b"bwrap: execvp") else 125
+    elif orders["level"] == "none" or not report:
+        return code
+    if code != 127:
+        return None
+    os.write(2, f"[jail: cannot start {orders['argv'][0]!r}]\n".encode(errors="replace"))
+    return code
 
 
-def _limit(kind: int, value: int) -> None:
-    hard = resource.getrlimit(kind)[1]
-    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(kind, (value, value))
+def _terminate(launched: int, walls: int) -> None:
+    """SIGTERM to the program's process group, and SIGCONT so that a stopped one gets it.
 
-
-def _offer_as_victim() -> None:
-    """Raise the score by which the kernel picks whom to kill when memory runs out."""
-    with open("/proc/self/oom_score_adj", "r+") as score:
-        if int(score.read()) < VICTIM_SCORE:  # to lower it would need a privilege
-            score.seek(0)
-            score.write(str(VICTIM_SCORE))
-
-
-def _terminate(program: int) -> None:
-    """SIGTERM to the program's process group, and SIGCONT so that a stopped one gets it."""
+    The program is below the processes of its walls, each of which has one child.
+    """
+    program = launched
+    for _ in range(walls):
+        children = _children(program)
+        if not children:
+            return  # there is no program yet, or none any more
+        program = children[0]
     for number in (signal.SIGTERM, signal.SIGCONT):
         try:
-            os.killpg(program, number)
+            os.killpg(os.getpgid(program), number)
         except ProcessLookupError:
             return  # it has just ended; the next reap sees it
 
@@ -336,6 +319,15 @@ def _pump(output: int, log: _Log) -> bool:
     return bool(data)
 
 
+def _whole(descriptor: int) -> bytes:
+    """What is in a pipe whose writers are dead."""
+    os.set_blocking(descriptor, False)
+    try:
+        return os.read(descriptor, READ_BYTES)
+    except BlockingIOError:
+        return b""
+
+
 def _at_end(descriptor: int) -> bool:
     try:
         return not os.read(descriptor, READ_BYTES)
@@ -362,12 +354,12 @@ def _wake_on(*numbers: signal.Signals) -> int:
 
 
 def _read_orders() -> tuple[dict, bytes]:
-    """The line of orders and the program's stdin. Exits if the controller goes before the end."""
+    """The orders and the program's stdin. Exits if the controller goes before the end."""
     received = bytearray()
-    while b"\n" not in received:
+    while len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4], "big"):
         received += _read_some()
-    line, _, stdin = received.partition(b"\n")
-    orders = json.loads(line)
+    end = 4 + int.from_bytes(received[:4], "big")
+    orders, stdin = marshal.loads(received[4:end]), received[end:]
     while len(stdin) < orders["stdin_bytes"]:
         stdin += _read_some()
     return orders, bytes(stdin)
@@ -387,14 +379,3 @@ def _remove(folder: str) -> None:
         import shutil  # not at the top: it costs milliseconds, and most folders are left empty
 
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _prctl(option: int, value: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, *(ctypes.c_ulong(argument) for argument in (value, 0, 0, 0))) != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, f"prctl({option}, {value}) refused: {os.strerror(error)}")
-
-
-if __name__ == "__main__":
-    main()

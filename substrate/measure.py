@@ -18,12 +18,13 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from substrate.dropin import ScoredSet
 from substrate.fork import Fork
+from substrate.interpreter import interpreter, python_places
+from substrate.isolation import best_level
 from substrate.jail import run_jailed
 from substrate.job import Result
 from substrate.outcome import Outcome
 from substrate.run import (
     environment,
-    interpreter,
     jail_limits,
     last_line_of,
     open_folder,
@@ -31,6 +32,7 @@ from substrate.run import (
     quote,
 )
 from substrate.store import Snapshot, tree_sha256
+from substrate.walls import Level, Walls
 
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
@@ -122,11 +124,17 @@ def is_unsealed(folder: Path) -> bool:
 
 
 async def measure(
-    snapshot: Snapshot, adapter: SealedAdapter, problems: Path, scored: ScoredSet
+    snapshot: Snapshot,
+    adapter: SealedAdapter,
+    problems: Path,
+    scored: ScoredSet,
+    *,
+    level: Level | None = None,
 ) -> Measured:
     """Check a sealed adapter and score it on one set of problems (a JSON Lines file).
 
-    The snapshot's `evaluation/score.py` does both, in a fresh jail that sees no fork. An adapter
+    The snapshot's `evaluation/score.py` does both, in a fresh jail that has the snapshot, the
+    adapter, the problems and nothing else; `level` None: the highest that stands here. An adapter
     that fails a check is `invalid_adapter`, one that changes nothing `no_change`. Whatever goes
     wrong with the scorer itself is `infrastructure`, never a score.
     """
@@ -141,15 +149,20 @@ async def measure(
         **manifest.adapter.model_dump(mode="json"),
     }
     folders = {adapter.path: "<adapter>"}
-    return await _score(snapshot, "evaluation/score.py", orders, problems, scored, folders)
+    return await _score(snapshot, "evaluation/score.py", orders, problems, scored, folders, level)
 
 
 async def measure_completion(
-    snapshot: Snapshot, completion: str, problems: Path, scored: ScoredSet
+    snapshot: Snapshot,
+    completion: str,
+    problems: Path,
+    scored: ScoredSet,
+    *,
+    level: Level | None = None,
 ) -> Measured:
     """Score one and the same completion of every problem: what a model without a mind is worth."""
     orders = {"completion": completion}
-    return await _score(snapshot, "evaluation/blind.py", orders, problems, scored, {})
+    return await _score(snapshot, "evaluation/blind.py", orders, problems, scored, {}, level)
 
 
 async def _score(
@@ -159,6 +172,7 @@ async def _score(
     problems: Path,
     scored: ScoredSet,
     names: Mapping[Path, str],
+    level: Level | None,
 ) -> Measured:
     """Have a program of the snapshot's evaluation score a set of problems, in a fresh jail."""
     manifest = snapshot.manifest
@@ -172,14 +186,26 @@ async def _score(
         folders[Path(scratch)] = "<scratch>"
         desk, log = Path(scratch) / "desk", Path(scratch) / "score.log"
         desk.mkdir()
+        # A copy, since those of the judge are for the controller's user alone to read.
+        copied = Path(scratch) / "problems.jsonl"
+        copied.write_bytes(text)
+        folders[copied] = "<problems>"
         try:
+            python = interpreter(manifest)
+            level = level or await asyncio.to_thread(best_level)
             ending = await run_jailed(
-                [interpreter(manifest), "-I", "-B", str(snapshot.root / program)],
+                [python, "-I", "-B", str(snapshot.root / program)],
                 cwd=desk,
                 env=environment(manifest),
                 limits=jail_limits(manifest),
                 log=log,
-                stdin=json.dumps({**orders, "problems": str(problems)}).encode(),
+                walls=Walls(
+                    level=level,
+                    writable=(desk,),
+                    readable=(snapshot.root, copied, *names, *python_places(python)),
+                    cuda=manifest.run.device == "cuda",
+                ),
+                stdin=json.dumps({**orders, "problems": str(copied)}).encode(),
             )
         except RuntimeError as error:
             return failed(str(error))

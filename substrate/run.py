@@ -1,10 +1,10 @@
 """One run of a recipe in its fork: orders in, a classified ending out."""
 
+import asyncio
 import os
 import re
 import shutil
 import stat
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,11 +14,14 @@ from typing import BinaryIO
 from pydantic import ValidationError
 
 from substrate.dropin import DropIn
-from substrate.fork import Fork
+from substrate.fork import Fork, linked_paths
+from substrate.interpreter import interpreter, python_places
+from substrate.isolation import best_level
 from substrate.jail import Ending, Limits, run_jailed
 from substrate.job import Budget, Job, Result
 from substrate.outcome import Outcome
 from substrate.store import Snapshot
+from substrate.walls import Level, Walls
 
 OUT = "out"
 RESULT_BYTES = 1 << 20
@@ -73,12 +76,12 @@ def job_for(
     )
 
 
-async def run_recipe(fork: Fork, job: Job) -> RunRecord:
+async def run_recipe(fork: Fork, job: Job, *, level: Level | None = None) -> RunRecord:
     """Run a recipe in its fork until it ends or a limit ends it, and say how it ended.
 
-    `out/` is made anew with `job.json` in it; afterwards it has what the recipe wrote, and
-    `run.log`. Whatever the recipe does is an outcome. On cancellation its processes are dead
-    before CancelledError is raised.
+    `level` None: the highest that stands here. `out/` is made anew with `job.json` in it;
+    afterwards it has what the recipe wrote, and `run.log`. Whatever the recipe does is an outcome.
+    On cancellation its processes are dead before CancelledError is raised.
     """
     manifest = fork.snapshot.manifest
     out = fork.root / OUT
@@ -90,12 +93,15 @@ async def run_recipe(fork: Fork, job: Job) -> RunRecord:
         # The log grows where the recipe knows no name of it, so that no link leads it elsewhere.
         log = Path(scratch) / "run.log"
         try:
+            python = interpreter(manifest)
+            level = level or await asyncio.to_thread(best_level)
             ending = await run_jailed(
-                [interpreter(manifest), "-P", "-m", module],
+                [python, "-P", "-m", module],
                 cwd=fork.root,
                 env=environment(manifest) | _recipe_variables(fork),
                 limits=jail_limits(manifest),
                 log=log,
+                walls=fork_walls(fork, python, level),
             )
         except RuntimeError as error:
             reason = quote(str(error), {fork.root: "<fork>"})
@@ -106,16 +112,16 @@ async def run_recipe(fork: Fork, job: Job) -> RunRecord:
     return _classify(fork, job, ending, last_line)
 
 
-def interpreter(manifest: DropIn) -> str:
-    """The training environment's Python. Raises RuntimeError where there is none."""
-    wanted = manifest.run.python or sys.executable
-    found = shutil.which(wanted)
-    if found is None:
-        raise RuntimeError(
-            f"wanted the Python {wanted!r} of substrate.toml's run.python, found no such program; "
-            "install substrate/reference into an environment and name its Python there"
-        )
-    return os.path.abspath(found)  # not resolved: in a virtual environment it is a link
+def fork_walls(fork: Fork, python: str, level: Level) -> Walls:
+    """What a program in a fork has: the fork, to do as it likes, and what the fork links to."""
+    manifest = fork.snapshot.manifest
+    linked = [fork.snapshot.root / path for path in linked_paths(fork.snapshot)]
+    return Walls(
+        level=level,
+        writable=(fork.root,),
+        readable=(*linked, *python_places(python)),
+        cuda=manifest.run.device == "cuda",
+    )
 
 
 def environment(manifest: DropIn) -> dict[str, str]:

@@ -13,7 +13,7 @@ from agents.line import Line
 from agents.messages import ProviderFailure, SpendCapReached
 from agents.model import read_model
 from agents.tries import Patience
-from policies.caps import Caps
+from policies.caps import SpendCaps
 from policies.ledger import Ledger
 from policies.purse import Purse
 from tests.agents.provider_server import (
@@ -121,7 +121,7 @@ def run_sequences(seeds: range, line: Line, folder: Path) -> set[str]:
     with closing(Ledger(f"sqlite:///{folder / 'ledger.db'}")) as ledger:
         for seed in seeds:
             cap = random.Random(-seed).randrange(2_000, 20_000)
-            caps = Caps({("microdollars", "campaign"): cap})
+            caps = SpendCaps({("microdollars", "campaign"): cap})
             purse = Purse(ledger, f"c{seed}", lambda caps=caps: caps)
             ended |= set(asyncio.run(sequence(seed, line, purse, cap)))
     return ended

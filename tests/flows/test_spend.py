@@ -58,7 +58,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: ProviderServe
 
 
 def plan(server: ProviderServer, **changes: object) -> Plan:
-    serving = {"meta": {"base_url": server.openai_url, "max_tokens": 500}}
+    serving = {role: {"base_url": server.openai_url} for role in ("meta", "collector")}
     return Plan.model_validate(
         {"substrate": str(STUB), "meta": "openai:m", "serving": serving, **changes}
     )
@@ -188,7 +188,7 @@ def test_a_campaign_pauses_at_its_cap_and_goes_on_once_that_is_raised(
         asyncio.run(campaign(capped))
     (row,) = house.ledger.campaigns()
     assert state_of(house, row.id) == "paused"
-    assert "seedbed resume" in why_paused(house, row.id)
+    assert "raise it with" in why_paused(house, row.id)
     assert 1 <= len(house.ledger.trials(row.id)) < 4
 
     with pytest.raises(CancelledRun):
@@ -198,7 +198,7 @@ def test_a_campaign_pauses_at_its_cap_and_goes_on_once_that_is_raised(
     assert (state_of(house, row.id), why_paused(house, row.id)) == ("complete", "")
     (report,) = house.reports(row.id)
     spend = {item.role: item for item in report.account.spend}
-    assert spend["trial"].calls >= 4 and spend["trial"].unit == "gpu_seconds"
+    assert spend["run"].calls == 4 and spend["run"].unit == "gpu_seconds"
     assert spend["look"].amount == len(report.results.looks)
     assert canonical_json(build_report(house, row.id, 1).data()) == canonical_json(report.data())
     assert "GPU-seconds" in report_markdown(report)

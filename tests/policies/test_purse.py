@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from policies.caps import Caps, Scope, SpendCapReached, Unit, amount_text, microdollars
+from policies.caps import Scope, SpendCapReached, SpendCaps, Unit, amount_text, microdollars
 from policies.ledger import DuplicateRow, Ledger, verify_chain
 from policies.purse import Purse, Spent, look_spent, scopes_of, spent_by_role, spent_text
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def purse(ledger: Ledger, amounts: dict[tuple[Unit, Scope], int]) -> Purse:
-    return Purse(ledger, "c", lambda: Caps(amounts))
+    return Purse(ledger, "c", lambda: SpendCaps(amounts))
 
 
 def test_what_is_reserved_counts_until_it_is_settled_for_less(ledger: Ledger) -> None:
@@ -71,7 +71,7 @@ def test_the_widest_cap_that_is_reached_is_named(ledger: Ledger) -> None:
 
 def test_a_cap_that_is_raised_meanwhile_holds_from_then_on(ledger: Ledger) -> None:
     caps = {"now": 5}
-    mine = Purse(ledger, "c", lambda: Caps({("tokens", "campaign"): caps["now"]}))
+    mine = Purse(ledger, "c", lambda: SpendCaps({("tokens", "campaign"): caps["now"]}))
     with pytest.raises(SpendCapReached):
         mine.reserve("r1/meta/1", {"tokens": 6})
     caps["now"] = 6
@@ -123,11 +123,11 @@ def test_places_have_the_scopes_that_they_name() -> None:
 def test_eight_processes_at_once_take_no_more_than_there_is(url: str) -> None:
     program = """
 import sys
-from policies.caps import Caps, SpendCapReached
+from policies.caps import SpendCaps, SpendCapReached
 from policies.ledger import Ledger
 from policies.purse import Purse
 url, slot = sys.argv[1:]
-purse = Purse(Ledger(url), "c", lambda: Caps({("tokens", "campaign"): 1000}))
+purse = Purse(Ledger(url), "c", lambda: SpendCaps({("tokens", "campaign"): 1000}))
 print(flush=True)
 sys.stdin.read()
 taken = 0
@@ -165,7 +165,7 @@ print(taken)
             assert worker.wait() == 0
     assert sum(taken) == 27  # 27 x 37 = 999
     with closing(Ledger(url)) as ledger:
-        assert Purse(ledger, "c", lambda: Caps({})).spent("tokens") == 999
+        assert Purse(ledger, "c", lambda: SpendCaps({})).spent("tokens") == 999
 
 
 def test_money_is_whole_millionths_rounded_up() -> None:

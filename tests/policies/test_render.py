@@ -11,6 +11,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from policies.escape import code, markdown, one_line
+from policies.isolation import isolation_banner
 from policies.policy import Edit
 from policies.render import (
     campaign_json,
@@ -202,7 +203,7 @@ def report_data() -> dict[str, Any]:
                 account(3),
             ],
             "worker": "sampler",
-            "isolation": "process",
+            "isolation": "bubblewrap",
         },
     }
 
@@ -214,7 +215,7 @@ def report(**changes: Any) -> RoundReport:
 GOLDEN = f"""\
 # Round 2 of `demo-1f2e`
 
-Policy version 2, recipe `sft`, worker `sampler`, isolation `process`.
+Policy version 2, recipe `sft`, worker `sampler`, isolation `bubblewrap`.
 
 ## Trials
 
@@ -272,6 +273,8 @@ No verdict counts dev in: strings.
 ## Integrity
 
 - slot 2: log\\_cut
+
+Flagged trials: 1 of 4 (`controller` 0 of 2, `sampler` 1 of 2).
 
 ## Dead ends
 
@@ -371,6 +374,9 @@ def test_what_workers_and_models_write_stays_text() -> None:
     data["results"] |= {"narrative": EVIL, "dead_ends": [EVIL], "recipe": EVIL}
     data["account"]["slots"][1] |= {"reason": EVIL, "notes": EVIL}
     data["account"] |= {"worker": EVIL, "isolation": EVIL, "started_at": EVIL, "ended_at": EVIL}
+    data["account"]["integrity"] = [
+        {"slot": 0, "attempt": 1, "kind": EVIL, "detail": EVIL[:500], "worker": EVIL}
+    ]
     data["account"]["seconds"] = {EVIL: 1.0}
     data["campaign"] = EVIL
     text = report_markdown(RoundReport.model_validate(data))
@@ -500,3 +506,27 @@ def test_a_data_uri_holds_the_drawing() -> None:
     head, _, body = svg_data_uri(drawing).partition(",")
     assert head == "data:image/svg+xml;base64"
     assert base64.b64decode(body).decode() == drawing
+
+
+def walled(*levels: str) -> list[RoundReport]:
+    """A report for each, whose trials had that level, or those."""
+    account = report_data()["account"]
+    return [report(account=account | {"isolation": level}) for level in levels]
+
+
+@pytest.mark.parametrize("level", ["none", "bubblewrap; none", "a level that we do not know"])
+def test_a_report_of_trials_without_walls_says_so_before_anything_else(level: str) -> None:
+    first = report_markdown(walled(level)[0]).split("## ")[0]
+    assert "NO ISOLATION" in first and "do not take their scores for earned" in first
+
+
+def test_scores_from_behind_different_walls_are_not_compared_silently() -> None:
+    within_one = report_markdown(walled("bubblewrap; landlock")[0])
+    assert "ISOLATION DIFFERS" in within_one and "bubblewrap and landlock" in within_one
+    apart = walled("bubblewrap", "landlock")
+    assert "ISOLATION DIFFERS" in isolation_banner(apart)
+    assert not any("ISOLATION" in report_markdown(one) for one in apart)
+
+
+def test_equal_walls_need_no_banner() -> None:
+    assert isolation_banner(walled("landlock", "landlock")) == ""

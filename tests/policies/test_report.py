@@ -75,7 +75,7 @@ def report_data() -> dict[str, Any]:
                 }
             ],
             "worker": "sampler",
-            "isolation": "process",
+            "isolation": "bubblewrap",
         },
     }
 

@@ -150,20 +150,24 @@ attempt("chroot", lambda: os.chroot("/"))
 
 
 @pytest.mark.parametrize(
-    ("orders", "said"),
+    ("orders", "code", "said"),
     [
-        (["--read", "/nowhere/at/all", "--", "true"], "No such file"),
-        (["--read", "/usr", "--", "/nowhere/at/all"], "No such file|Permission denied"),
+        (["--read", "/nowhere/at/all", "--", "true"], 125, "No such file"),
+        (["--read", "/usr", "--", "/nowhere/at/all"], 127, "No such file|Permission denied"),
+        (["--write"], 125, "an option that is known, found '--write'"),
+        (["--read", "/usr"], 125, "a program after --, found none"),
     ],
 )
-def test_orders_that_cannot_be_followed_start_nothing(orders: list[str], said: str) -> None:
+def test_orders_that_cannot_be_followed_start_nothing(
+    orders: list[str], code: int, said: str
+) -> None:
     ended = subprocess.run(
         [sys.executable, "-I", "-S", str(CONFINE), *orders],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert ended.returncode == 125
+    assert ended.returncode == code
     assert any(words in ended.stderr for words in said.split("|"))
     assert ended.stderr.rstrip().endswith("nothing was started")
 

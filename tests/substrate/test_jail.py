@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from substrate.jail import Ending, Limits, run_jailed
+from substrate.walls import NO_WALLS
 
 ROOM = {"seconds": 30.0, "grace_seconds": 0.3, "memory_mb": 512, "file_mb": 64}
 
@@ -50,7 +51,15 @@ def jail(
     """Run `argv` in `folder` and return its Ending; the log is `folder/log`."""
     bounds = Limits(**(ROOM | limits))
     return asyncio.run(
-        run_jailed(argv, cwd=folder, env=env or {}, limits=bounds, log=folder / "log", stdin=stdin)
+        run_jailed(
+            argv,
+            cwd=folder,
+            env=env or {},
+            limits=bounds,
+            log=folder / "log",
+            walls=NO_WALLS,
+            stdin=stdin,
+        )
     )
 
 
@@ -170,6 +179,7 @@ def test_the_environment_is_the_allow_list_and_the_callers_variables(
         "PYTHONHASHSEED": "7",
         "HOME": scratch,
         "TMPDIR": scratch,
+        "PWD": str(tmp_path),
         "THREADS": "2",
     }
 
@@ -179,7 +189,7 @@ def test_the_keepers_environment_holds_nothing_of_the_hosts(
 ) -> None:
     monkeypatch.setenv("SECRET_KEY", "sk-123")
     jail(tmp_path, "sh", "-c", "cat /proc/$PPID/environ /proc/$PPID/cmdline")
-    assert "keeper.py" in log_of(tmp_path)
+    assert "substrate.keeper" in log_of(tmp_path)
     assert "sk-123" not in log_of(tmp_path)
 
 
@@ -373,7 +383,12 @@ def test_a_cancelled_jail_has_left_nothing_when_the_cancellation_arrives(tmp_pat
         bounds = Limits(**ROOM)
         running = asyncio.create_task(
             run_jailed(
-                python(DAEMONS, "60"), cwd=tmp_path, env={}, limits=bounds, log=tmp_path / "log"
+                python(DAEMONS, "60"),
+                cwd=tmp_path,
+                env={},
+                limits=bounds,
+                log=tmp_path / "log",
+                walls=NO_WALLS,
             )
         )
         await until(lambda: len(daemons_of(tmp_path)) == 5)
@@ -405,6 +420,7 @@ def test_a_jail_is_cancelled_alone_while_a_later_one_goes_on(tmp_path: Path) -> 
                         env={},
                         limits=Limits(**ROOM),
                         log=folder / "log",
+                        walls=NO_WALLS,
                     )
                 )
             )
@@ -435,6 +451,7 @@ def test_twenty_jails_run_at_once_in_one_event_loop(tmp_path: Path) -> None:
                     env={},
                     limits=Limits(**ROOM),
                     log=tmp_path / f"{i}.log",
+                    walls=NO_WALLS,
                 )
                 for i in range(20)
             )
@@ -448,12 +465,13 @@ def test_a_controller_killed_with_sigkill_leaves_no_process_and_no_folder(tmp_pa
 import asyncio, sys
 from pathlib import Path
 from substrate.jail import Limits, run_jailed
+from substrate.walls import NO_WALLS
 
 async def main():
     folders = [Path({str(tmp_path)!r}) / name for name in ("a", "b")]
     await asyncio.gather(*(
         run_jailed([sys.executable, "-c", {DAEMONS!r}, "60"], cwd=folder, env={{}},
-                   limits=Limits(**{ROOM!r}), log=folder / "log")
+                   limits=Limits(**{ROOM!r}), log=folder / "log", walls=NO_WALLS)
         for folder in folders
     ))
 
@@ -509,6 +527,7 @@ def test_a_program_that_stops_its_keeper_can_still_be_cancelled(tmp_path: Path) 
                 env={},
                 limits=Limits(**ROOM),
                 log=tmp_path / "log",
+                walls=NO_WALLS,
             )
         )
         await until(lambda: daemons_of(tmp_path))

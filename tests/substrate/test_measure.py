@@ -273,7 +273,7 @@ def test_the_scorer_sees_nothing_of_the_hosts_environment(
     assert found.score["engine"].split() == [
         "CUDA_VISIBLE_DEVICES", "HF_HUB_OFFLINE", "HOME", "LANG", "MALLOC_MMAP_THRESHOLD_",
         "MALLOC_TRIM_THRESHOLD_", "MKL_NUM_THREADS",
-        "NUMEXPR_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PATH",
+        "NUMEXPR_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PATH", "PWD",
         "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "RAYON_NUM_THREADS", "SEEDBED_JAIL", "TMPDIR",
         "TOKENIZERS_PARALLELISM",
     ]  # fmt: skip
