@@ -87,7 +87,11 @@ def answers_of(old: str, journal: Journal, house: House) -> Answerer:
         attempt = 1 if speaker.slot is None else attempts.get((speaker.round, speaker.slot), 1)
         then = Speaker(old, speaker.role, speaker.model, speaker.round, speaker.slot, attempt)
         exchanges = journal(then)
-        return _in_order(exchanges) if speaker.role == "worker" else replay(exchanges)
+        if speaker.role == "worker":
+            return _in_order(exchanges)
+        # One that was broken off and begun again is answered as it was the last time.
+        begun = [at for at, one in enumerate(exchanges) if len(one.request.messages) == 1]
+        return replay(exchanges[begun[-1] :] if begun else exchanges)
 
     return answerer
 

@@ -13,10 +13,12 @@ from typing import Any, cast
 
 from agents.exchange import ends_campaign
 from agents.messages import ProviderFailure, SpendCapReached
-from agents.worker import HandIn, WorkEnded, Workplace, find_worker, is_model
+from agents.model import is_model
+from agents.worker import HandIn, WorkEnded, Workplace, find_worker
 from flows.calling import Speaker, converse_with
 from flows.clock import Clock
 from flows.drafting import Attempted, drafts_in
+from flows.gpu_seconds import Run, run_charged
 from flows.house import House, open_house
 from flows.seed import derive_seed
 from policies.canonical import canonical_json
@@ -29,7 +31,7 @@ from substrate.fork import BadEdit, Fork, ForkEdit, apply_edit, make_fork, read_
 from substrate.isolation import level_for
 from substrate.measure import Measured, measure, seal_adapter
 from substrate.outcome import Outcome
-from substrate.run import RunRecord, job_for, open_folder, open_regular, run_recipe
+from substrate.run import RunRecord, job_for, open_folder, open_regular
 from substrate.store import Snapshot
 from substrate.walls import Level
 
@@ -100,8 +102,9 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
             )
         )
         folder = house.settings.forks / campaign_id / f"r{number}-s{slot}-a{attempt}"
+        run = run_charged(house, campaign_id, f"r{number}/s{slot}/a{attempt}")
 
-        def workplace(draft: Fork, attempt: int = attempt) -> Workplace:
+        def workplace(draft: Fork, attempt: int = attempt, run: Run = run) -> Workplace:
             assert assignment.axis is not None, "an exploration explores an axis"
             kind, rollouts = campaign.worker, plan.budget.rollouts or None
             attempted = Attempted(campaign_id, number, slot, attempt)
@@ -119,6 +122,7 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
                     seed=seed,
                     caps=plan.work,
                     level=level,
+                    run_in=run,
                 ),
                 converse=converse_with(house, speaker) if is_model(kind) else None,
                 level=level,
@@ -136,6 +140,7 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
                 worker=campaign.worker,
                 workplace=workplace,
                 level=level,
+                run=run,
                 seed=seed,
                 folder=folder,
                 keep=house.trial_folder(campaign_id, number, slot),
@@ -163,6 +168,7 @@ async def attempt_trial(
     worker: str,
     workplace: Callable[[Fork], Workplace],
     level: Level,
+    run: Run,
     seed: int,
     folder: Path,
     keep: Path,
@@ -202,14 +208,14 @@ async def attempt_trial(
             return record.end(Outcome.CRASHED, f"the edit cannot be used: {error}")
 
     return await counted_run(
-        house, record, counted, recipe=recipe, rollouts=rollouts, seed=seed, keep=keep
+        house, record, counted, recipe=recipe, rollouts=rollouts, seed=seed, keep=keep, run=run
     )
 
 
 async def _work(record: Record, worker: str, workplace: Workplace) -> WorkEnded | None:
     """Have the worker work, and keep what it hands in; how it ended where that is nothing.
 
-    Raises ProviderFailure where no try will help, and SpendCapReached.
+    Raises ProviderFailure where no try will help, and SpendCapReached where the campaign pauses.
     """
     try:
         record.hand_in = await find_worker(worker)(workplace)
@@ -235,12 +241,13 @@ async def counted_run(
     rollouts: int | None,
     seed: int,
     keep: Path,
+    run: Run,
 ) -> Record:
     """The controller's own run in a fork that nobody touches any more, sealed and scored on dev."""
     snapshot = counted.snapshot
     with record.clock.phase("run"):
         job = job_for(snapshot, recipe=recipe, seed=seed, rollouts=rollouts)
-        record.run = await run_recipe(counted, job, level=record.level)
+        record.run = await run(counted, job, record.level)
         _keep_output(counted, keep)
     if changed := sealed_changes(counted):
         return record.flag(changed_seals(changed)).settle()

@@ -60,7 +60,10 @@ class Cast:
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SEEDBED_HOME", str(tmp_path_factory.mktemp("home")))
+        home = tmp_path_factory.mktemp("home")
+        patch.setenv("SEEDBED_HOME", str(home))
+        priced = (f'"{model}" = {{ input = 1, output = 1 }}\n' for model in (MODEL, META))
+        (home / "prices.toml").write_text("[models]\n" + "".join(priced))
         yield open_house()
 
 
@@ -201,7 +204,12 @@ def test_what_a_worker_causes_is_counted_before_and_after(done: Campaign) -> Non
     )
     scored = [json.loads(e.body) for e in ledger.events(done.id, "draft.scored")]
     assert len(scored) == len(explored) and all(0 < note["dev"] < 1 for note in scored)
-    assert {row.unit for row in ledger.spends(done.id)} == {"smokes", "drafts", "dev_scores"}
+    assert {row.unit for row in ledger.spends(done.id)} == {
+        "smokes",
+        "drafts",
+        "dev_scores",
+        "looks",
+    }
 
 
 def test_no_worker_ever_reads_external_scores_claims_evidence_or_siblings(done: Campaign) -> None:
