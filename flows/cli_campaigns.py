@@ -21,6 +21,11 @@ def compare(
     seeds: Annotated[int, typer.Option(min=1, help="Campaigns of each kind, by seed.")] = 3,
     rollouts: Annotated[int, typer.Option(min=0, help="Rollouts a trial; 0: default.")] = 0,
     end_seeds: Annotated[int, typer.Option(min=2, help="Fresh seeds at each end.")] = 3,
+    one_url: Annotated[str, typer.Option(help="Base URL of the first kind's model.")] = "",
+    other_url: Annotated[str, typer.Option(help="That of the other's.")] = "",
+    tokens: Annotated[
+        int, typer.Option(min=0, help="Cap of each campaign, in place of that in dollars.")
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Compare two kinds of worker, or two campaigns, on one substrate and budget.
@@ -30,13 +35,14 @@ def compare(
     from flows.compare import compare_arms, comparison_markdown, missing_plans
     from flows.foreground import prepare_prefect, run_in_foreground
     from flows.house import open_house
-    from flows.plan import BudgetPlan, EndPlan, Plan
+    from flows.plan import BudgetPlan, EndPlan, Plan, ServedPlan, ServingPlan, SpendPlan
     from flows.start import check_plan
 
     house = open_house()
     if substrate:
         from rich.console import Console
 
+        urls = {other: other_url, one: one_url}
         plans = [
             Plan(
                 substrate=substrate,
@@ -47,6 +53,8 @@ def compare(
                 worker=kind,
                 budget=BudgetPlan(rollouts=rollouts),
                 end=EndPlan(seeds=end_seeds, at_once=True),
+                serving=ServingPlan(worker=ServedPlan(base_url=urls[kind])),
+                spend=SpendPlan(dollars=None, tokens=tokens) if tokens else SpendPlan(),
             )
             for seed in range(seeds)
             for kind in dict.fromkeys((one, other))
