@@ -10,6 +10,7 @@ import shutil
 from dataclasses import dataclass
 from typing import Any
 
+from flows.gpu_seconds import Run, run_uncharged
 from flows.house import House
 from flows.inspection import adapter_row
 from flows.record import Record
@@ -39,6 +40,7 @@ class Bench:
     recipe: str
     rollouts: int | None  # None: the substrate's budget
     level: Level  # of the walls around the runs
+    run: Run = run_uncharged
 
 
 async def clean_run(
@@ -66,6 +68,7 @@ async def clean_run(
                 rollouts=bench.rollouts,
                 seed=seed,
                 keep=house.settings.artifacts / name,
+                run=bench.run,
             )
         finally:
             shutil.rmtree(folder, ignore_errors=True)

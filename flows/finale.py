@@ -9,8 +9,10 @@ What was recorded is never done again, so that an interrupted end goes on where 
 
 import asyncio
 import json
+from dataclasses import replace
 
 from flows.clean_run import TRIES, Bench, clean_run
+from flows.gpu_seconds import run_charged
 from flows.house import House
 from flows.look import look
 from flows.seed import derive_seed
@@ -74,10 +76,11 @@ async def confirm(house: House, campaign_id: str) -> None:
     gate = asyncio.Semaphore(plan.at_once or runs_at_once(snapshot))
 
     async def run(arm: Arm, standing: StandingRecipe, number: int) -> None:
+        charged = run_charged(house, campaign_id, f"end/{arm}-{number}")
         async with gate:
             columns = await clean_run(
                 house,
-                bench,
+                replace(bench, run=charged),
                 standing,
                 seed=derive_seed(campaign.seed, "end", number),
                 name=f"{campaign_id}/end/{arm}-{number}",

@@ -22,11 +22,13 @@ from policies.constitution import hold_constitution
 from policies.evidence import round_of
 from policies.integrity import Incident, is_flagged
 from policies.policy import Edit
+from policies.purse import look_spent, spent_by_role
 from policies.rejection import rejection_note, rejection_of
 from policies.report import (
     Account,
     DomainScore,
     IntegrityEvent,
+    RoleSpend,
     RoundReport,
     SetScore,
     SlotAccount,
@@ -100,7 +102,8 @@ async def take_looks(house: House, campaign_id: str, number: int) -> None:
             *(
                 Look(campaign=campaign_id, round=number, slot=slot, number=len(looks) + place)
                 for place, slot in enumerate(chosen, start=1)
-            )
+            ),
+            *(row for slot in chosen for row in look_spent(campaign_id, f"r{number}/s{slot}")),
         )
     level = await asyncio.to_thread(level_for, plan.isolation)
     failed = {event.subject for event in house.ledger.events(campaign_id, FAILED_LOOK)}
@@ -180,6 +183,7 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
             slots=accounts,
             worker=campaign.worker,
             isolation="; ".join(sorted({account.isolation for account in accounts})),
+            spend=_spend(house, campaign_id, number),
             integrity=[
                 IntegrityEvent(
                     slot=row.slot,
@@ -246,6 +250,19 @@ def _late_incidents(house: House, trial: Trial, found: list[Incident]) -> list[I
     for number, row in enumerate(rows, start=1 + len(known)):
         row.number = number
     return rows
+
+
+def _spend(house: House, campaign_id: str, number: int) -> list[RoleSpend]:
+    """What the round spent, and the revision before it: its own is still to come."""
+    rows = [
+        row
+        for row in house.ledger.spends(campaign_id)
+        if row.subject.startswith(f"r{number - 1}/meta/")
+        or (
+            row.subject.startswith(f"r{number}/") and not row.subject.startswith(f"r{number}/meta/")
+        )
+    ]
+    return [RoleSpend(**vars(spent)) for spent in spent_by_role(rows)]
 
 
 def _slot_result(house: House, campaign_id: str, number: int, row: Trial) -> SlotResult:

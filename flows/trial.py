@@ -10,11 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from agents.messages import ProviderFailure
-from agents.worker import HandIn, WorkEnded, Workplace, find_worker, is_model
+from agents.exchange import ends_campaign
+from agents.messages import ProviderFailure, SpendCapReached
+from agents.model import is_model
+from agents.worker import HandIn, WorkEnded, Workplace, find_worker
 from flows.calling import Speaker, converse_with
 from flows.clock import Clock
 from flows.drafting import Attempted, drafts_in
+from flows.gpu_seconds import Run, run_charged
 from flows.house import House, open_house
 from flows.inspection import (
     Made,
@@ -47,7 +50,7 @@ from substrate.fork import (
 from substrate.isolation import level_for
 from substrate.measure import Measured, measure, seal_adapter
 from substrate.outcome import Outcome
-from substrate.run import job_for, open_folder, open_regular, run_recipe
+from substrate.run import job_for, open_folder, open_regular
 from substrate.store import Judge, Snapshot
 from substrate.walls import Level
 
@@ -83,8 +86,9 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
         house.ledger.append(row)
         attempt = row.attempt
         folder = house.settings.forks / campaign_id / f"r{number}-s{slot}-a{attempt}"
+        run = run_charged(house, campaign_id, f"r{number}/s{slot}/a{attempt}")
 
-        def workplace(draft: Fork, attempt: int = attempt) -> Workplace:
+        def workplace(draft: Fork, attempt: int = attempt, run: Run = run) -> Workplace:
             assert assignment.axis is not None, "an exploration explores an axis"
             kind, rollouts = campaign.worker, plan.budget.rollouts or None
             attempted = Attempted(campaign_id, number, slot, attempt)
@@ -102,6 +106,7 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
                     seed=seed,
                     caps=plan.work,
                     level=level,
+                    run_in=run,
                 ),
                 converse=converse_with(house, speaker) if is_model(kind) else None,
                 level=level,
@@ -120,6 +125,7 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
                 worker=campaign.worker,
                 workplace=workplace,
                 level=level,
+                run=run,
                 seed=seed,
                 folder=folder,
                 keep=house.trial_folder(campaign_id, number, slot),
@@ -148,6 +154,7 @@ async def attempt_trial(
     worker: str,
     workplace: Callable[[Fork], Workplace],
     level: Level,
+    run: Run,
     seed: int,
     folder: Path,
     keep: Path,
@@ -205,23 +212,26 @@ async def attempt_trial(
         rollouts=rollouts,
         seed=seed,
         keep=keep,
+        run=run,
     )
 
 
 async def _work(record: Record, worker: str, workplace: Workplace) -> WorkEnded | None:
     """Have the worker work, and keep what it hands in; how it ended where that is nothing.
 
-    Raises ProviderFailure where no try will help, and SpendCapReached.
+    Raises ProviderFailure where no try will help, and SpendCapReached where the campaign pauses.
     """
     try:
         record.hand_in = await find_worker(worker)(workplace)
         return None
     except WorkEnded as error:
         ended = error
-    except ProviderFailure as failure:
-        if failure.permanent:
+    except (ProviderFailure, SpendCapReached) as failure:
+        if ends_campaign(failure):
             raise
-        ended = WorkEnded(Outcome.INFRASTRUCTURE, str(failure))
+        is_cap = isinstance(failure, SpendCapReached)
+        outcome = Outcome.OVER_BUDGET if is_cap else Outcome.INFRASTRUCTURE
+        ended = WorkEnded(outcome, str(failure))
     record.hand_in = HandIn(hypothesis="Nothing was handed in.", notes=ended.notes)
     return ended
 
@@ -237,6 +247,7 @@ async def counted_run(
     rollouts: int | None,
     seed: int,
     keep: Path,
+    run: Run,
 ) -> Record:
     """The controller's own run in a fork that nobody touches any more, sealed and scored on dev.
 
@@ -246,7 +257,7 @@ async def counted_run(
     before = editable_files(counted)
     with record.clock.phase("run"):
         job = job_for(snapshot, recipe=recipe, seed=seed, rollouts=rollouts)
-        record.run = await run_recipe(counted, job, level=record.level)
+        record.run = await run(counted, job, record.level)
         _keep_output(counted, keep)
     with record.clock.phase("inspect"):
         if record.run.keeper_lost:
