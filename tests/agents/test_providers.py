@@ -137,6 +137,24 @@ def test_structured_output_is_asked_for_by_the_providers_own_means(
         assert (form["schema"], form["strict"]) == (SCHEMA, True)
 
 
+OPEN = {
+    "free keys": {"type": "object", "properties": {"a": {"type": "object"}}},
+    "several types": {**SCHEMA, "properties": {"answer": {"type": ["integer", "null"]}}},
+    "no type": {**SCHEMA, "properties": {"answer": {}}},
+}
+
+
+@pytest.mark.parametrize("case", OPEN)
+def test_a_schema_that_a_grammar_cannot_say_is_asked_for_as_a_tool(line: Line, case: str) -> None:
+    with ProviderServer(lambda asked: Answer(tools=(Call("answer", {"a": 1}),))) as server:
+        conversation = talk(line, server, "anthropic", Book())
+        reply = said(conversation.converse(), ask(schema=OPEN[case]))
+        body = server.asked[0].body
+    assert (reply.message.text, reply.stop) == ('{"a": 1}', "end")
+    assert body["tools"][0]["input_schema"] == OPEN[case] and "output_config" not in body
+    assert body["tool_choice"] == {"type": "tool", "name": "answer"}
+
+
 @both
 def test_a_server_without_structured_output_is_asked_for_a_tool_from_then_on(
     line: Line, provider: str
