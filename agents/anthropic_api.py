@@ -162,9 +162,9 @@ async def _read(events: AsyncIterator[dict[str, Any]]) -> Pieces:
                 raise broken(f"a piece came of no part of the reply: {index!r}")
             asking = blocks[index]
             if delta.get("type") == "text_delta":
-                pieces.text.append(str(delta.get("text") or ""))
+                pieces.text.append(pieces.count(str(delta.get("text") or "")))
             elif delta.get("type") == "input_json_delta" and asking is not None:
-                asking.arguments += str(delta.get("partial_json") or "")
+                asking.arguments += pieces.count(str(delta.get("partial_json") or ""))
         elif kind == "message_delta":
             stop = _object(event, "delta").get("stop_reason")
             if stop not in STOPS:
