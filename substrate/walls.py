@@ -109,13 +109,11 @@ def bubblewrap_rows(walls: Walls, *, scratch: Path, user: int | None) -> list[Ro
     users = _USERS_FILE.format(user=user_id, group=group_id, home=scratch)
     memory = ("--size", str(MEMORY_FILES_MB << 20), "--tmpfs")
     rows: list[Row] = [
-        ("--unshare-user",),
         ("--unshare-pid",),
         ("--unshare-net",),
         ("--unshare-ipc",),
-        ("--unshare-uts",),
+        ("--unshare-uts", "--hostname", "jail"),
         ("--unshare-cgroup-try",),
-        ("--hostname", "jail"),
         ("--new-session",),
         ("--die-with-parent",),
         ("--proc", "/proc"),
