@@ -120,9 +120,9 @@ def bubblewrap_rows(walls: Walls, *, scratch: Path, user: int | None) -> list[Ro
         ("--dev", "/dev"),
         (*memory, "/dev/shm"),
         ("--perms", "1777", *memory, "/tmp"),
-        ("--perms", "0444", "--file", users.encode(), "/etc/passwd"),
-        ("--perms", "0444", "--file", _GROUPS_FILE.format(group=group_id).encode(), "/etc/group"),
-        ("--perms", "0444", "--file", _HOSTS_FILE, "/etc/hosts"),
+        ("--file", users.encode(), "/etc/passwd"),
+        ("--file", _GROUPS_FILE.format(group=group_id).encode(), "/etc/group"),
+        ("--file", _HOSTS_FILE, "/etc/hosts"),
     ]
     for place in _system(walls):
         if place.is_symlink():

@@ -2,7 +2,8 @@
 
 Started by its path with one argument, the path of the facts of a Yard (yard.py), which it removes.
 Prints a JSON object: the names of the attempts that came through by themselves, of the honest needs
-that failed, and of all attempts. What can only be seen from outside, a changed file or a signalled process, the yard sees.
+that failed, and of all attempts. What can only be seen from outside, a changed file or a signalled
+process, the yard sees.
 """
 
 import ctypes
@@ -702,6 +703,8 @@ def main() -> None:
         except Exception as error:
             failed.append(f"{name}: {error}")
     for name, call in ATTEMPTS.items():
+        if YARD["in_python_only"] and name.startswith("shell_"):
+            continue
         try:
             if call():
                 through.append(name)

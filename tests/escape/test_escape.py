@@ -1,7 +1,12 @@
 """Nothing gets out of a jail, at either level, and each of its walls is one that is missed."""
 
 import asyncio
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +16,8 @@ from substrate.walls import Level, jail_user
 
 from .yard import Found, Yard, open_yard
 
+REPO = Path(__file__).parents[2]
+NOBODY = 65534
 LEVELS: tuple[Level, ...] = ("bubblewrap", "landlock")
 
 
@@ -34,7 +41,7 @@ def attempted(yard: Yard, level: Level, change: Any = None) -> Found:
     A jail that cannot be made any more has come to nothing as well: its program never ran.
     """
     with jail_user() as user:
-        orders = yard.orders(level, user)
+        orders = yard.orders(level, user, in_python_only=change is not None)
         if change is not None:
             change(orders)
         try:
@@ -49,6 +56,43 @@ def test_nothing_gets_out_and_honest_programs_have_what_they_need(yard: Yard, le
     found = attempted(yard, level)
     assert len(found.made) >= 40
     assert (found.through, found.failed) == ([], [])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="wanted root, who may become somebody else")
+def test_nothing_gets_out_of_the_jails_of_a_user_without_privileges(tmp_path: Path) -> None:
+    python = next((path for path in ("/usr/bin/python3", sys.executable) if within_reach(path)), "")
+    if not python or shutil.which("setpriv") is None:
+        pytest.skip("wanted setpriv and a Python of our version that any user may start")
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    own = tmp_path / "own"
+    own.mkdir()
+    os.chown(own, NOBODY, NOBODY)
+    run = subprocess.run(
+        [
+            *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"),
+            *(python, "-B", "-m", "pytest", "-p", "no:cacheprovider", "-m", "not slow", "-rs"),
+            *(f"--basetemp={own / 'pytest'}", __file__),
+        ],
+        cwd=REPO,
+        env={"PATH": os.defpath, "HOME": str(own), "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout[-3000:]
+    assert "3 passed" in run.stdout
+
+
+def within_reach(python: str) -> bool:
+    """Whether everybody may start this Python and it has our version."""
+    path = Path(python).resolve()
+    if not path.is_file() or not all(up.stat().st_mode & 1 for up in (REPO, *path.parents)):
+        return False
+    asked = [python, "-I", "-c", "import sys; print(*sys.version_info[:2])"]
+    said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    return said.split() == [str(part) for part in sys.version_info[:2]]
 
 
 def test_where_both_levels_are_hidden_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +157,9 @@ def mutations_of(orders: Orders, level: Level, key: str) -> Iterator[tuple[str, 
 def test_each_wall_taken_away_is_missed(yard: Yard, level: Level) -> None:
     stands(level)
     with jail_user() as user:
-        mutations = list(mutations_of(yard.orders(level, user), level, yard.facts["key"]))
+        mutations = list(
+            mutations_of(yard.orders(level, user, in_python_only=True), level, yard.facts["key"])
+        )
     assert len(mutations) > (40 if level == "bubblewrap" else 4)
     unnoticed = [name for name, change in mutations if not attempted(yard, level, change)]
     assert unnoticed == []

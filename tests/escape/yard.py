@@ -60,10 +60,11 @@ class Yard:
         places = (shelf, ATTEMPTS, *python_places(sys.executable))
         return Walls(level=level, writable=(self.fork,), readable=places)
 
-    def orders(self, level: Level, user: int | None) -> dict[str, Any]:
-        """The orders of a jail in which every attempt is made."""
+    def orders(self, level: Level, user: int | None, *, in_python_only: bool) -> dict[str, Any]:
+        """The orders of a jail in which every attempt is made, or those of shells are left out."""
         walls = self.walls(level)
         facts = self.facts | {"level": level, "places": self._places(level, user)}
+        facts["in_python_only"] = in_python_only
         (self.fork / "facts.json").write_text(json.dumps(facts))  # not in argv, which is seen
         return jail_orders(
             [sys.executable, "-I", "-S", str(ATTEMPTS), str(self.fork / "facts.json")],
