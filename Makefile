@@ -40,7 +40,7 @@ demo: .venv/.installed-dev ## Run a first campaign, 2 rounds of 8 short trials t
 	@.venv/bin/seedbed run --substrate pocket --recipe $(RECIPE) --rounds 2 --width 8 --worker sampler --seed 0 --rollouts $(DEMO_ROLLOUTS) --looks-per-round 2
 
 test: .venv/.installed-dev ## Run the tests that any machine can run in minutes (ARGS="-k word" for some)
-	@$(IN_VENV) -m pytest -m "not slow and not gpu and not browser" $(ARGS)
+	@$(IN_VENV) -m pytest -n auto --dist loadfile -m "not slow and not gpu and not browser" $(ARGS)
 
 test-all: .venv/.installed-dev ## Run every test, those for a GPU where there is one
 	@$(IN_VENV) -m pytest $(GPU_TESTS) $(ARGS)
@@ -67,7 +67,7 @@ constraints: ## Write constraints.txt: keeps the pins it has, adds what is missi
 	$(PYTHON) -m venv "$$scratch/venv"
 	grep -v '^#' constraints.txt > "$$scratch/pins" || true
 	if [[ -n "$(TORCH)" ]]; then "$$scratch/venv/bin/pip" install $(TORCH); fi
-	"$$scratch/venv/bin/pip" install -c "$$scratch/pins" -e '.[dev,local]'
+	"$$scratch/venv/bin/pip" install -c "$$scratch/pins" -e '.[dev,local,postgresql]'
 	grep '^#' constraints.txt > "$$scratch/new"
 	"$$scratch/venv/bin/pip" freeze --exclude-editable | sed -E 's/\+[A-Za-z0-9.]+$$//' \
 		| grep -viE '^(nvidia|cuda|triton)' | LC_ALL=C sort -f >> "$$scratch/new"

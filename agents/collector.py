@@ -21,6 +21,7 @@ from policies.evidence import (
     spread,
     verdicts,
 )
+from policies.integrity import flagged_effect
 from policies.policy import NoiseModel, SearchPolicy
 from policies.report import (
     Confirmation,
@@ -123,6 +124,7 @@ def collect(
         confirmations=confirmed,
         decoupling=decoupled,
         ignored=sorted(record.ignored),
+        flagged=flagged_effect(slots, mean=base.mean, sign=record.sign, counted=record.dev),
         dead_ends=[end.title for end in policy.dead_ends],
         narrative=" ".join(sentences)[:8000],
     )

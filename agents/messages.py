@@ -4,6 +4,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+# What a call raises beside ProviderFailure: it could cost more than a cap leaves, and was not made.
+from policies.caps import SpendCapReached as SpendCapReached
+
 
 @dataclass(frozen=True)
 class Text:
@@ -96,7 +99,3 @@ class ProviderFailure(RuntimeError):
     def __init__(self, message: str, *, permanent: bool) -> None:
         super().__init__(message)
         self.permanent = permanent  # no try will help: authentication, quota, unknown model
-
-
-class SpendCapReached(RuntimeError):
-    """A call could cost more than a cap leaves. It was not made."""

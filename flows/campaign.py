@@ -3,7 +3,7 @@
     for each round:
         assign and run the trials      every slot forks the same sealed substrate
         take looks                     a rationed few external scores
-        report                         by code, from the rows
+        report                         by code, from the rows; a model may word its narrative
         revise, review, record         only the policy is promoted, within the constitution
         anchor                         the ledger's head, kept outside of the database
         publish                        artifacts and events, from the outbox
@@ -22,11 +22,13 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Cancelled
 
+from agents.messages import SpendCapReached
 from flows import round as steps
 from flows.clock import Clock
 from flows.export import conclude
 from flows.house import open_house
 from flows.lease import CampaignStopped, held
+from flows.narration import narrate_round
 from flows.plan import Plan
 from flows.program import program_sha256
 from flows.publish import publish_outbox
@@ -77,12 +79,23 @@ async def conduct(campaign_id: str) -> str | State[str]:
 
 
 async def alone(campaign_id: str, work: Callable[[], Awaitable[None]]) -> str | State[str]:
-    """Do something to a campaign while this process holds its lease. Stopped is cancelled."""
+    """Do something to a campaign while this process holds its lease.
+
+    Stopped is cancelled, and so is one that reached a cap on what it may spend: both are resumable.
+    """
     try:
         async with held(open_house(), campaign_id):
             await work()
     except CampaignStopped as stopped:
         return Cancelled(message=str(stopped))
+    except (SpendCapReached, BaseExceptionGroup) as error:
+        cause = first_cause(error)
+        if not isinstance(cause, SpendCapReached):
+            raise
+        return Cancelled(
+            message=f"{campaign_id} is paused: {cause}; `seedbed resume {campaign_id}` goes on "
+            "once there is more to spend"
+        )
     return campaign_id
 
 
@@ -140,6 +153,7 @@ async def research_round(campaign_id: str, number: int) -> None:
                     trials.create_task(through_gate(slot))
     with clock.phase("collect"):
         await steps.take_looks(house, campaign_id, number)
+        await narrate_round(house, campaign_id, steps.build_report(house, campaign_id, number))
         report = steps.build_report(house, campaign_id, number)
     with clock.phase("revise"):
         revision = await revise_policy(house, campaign_id, report)

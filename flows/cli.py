@@ -44,6 +44,8 @@ def run(
     rounds: Annotated[int, typer.Option(min=1, help="Rounds to run.")] = 2,
     width: Annotated[int, typer.Option(min=3, help="Slots of a round.")] = 8,
     worker: Annotated[str, typer.Option(help="Kind of worker.")] = "sampler",
+    meta: Annotated[str, typer.Option(help="Who writes the next policy.")] = "reviser",
+    collector: Annotated[str, typer.Option(help="Who words a report's narrative.")] = "code",
     seed: Annotated[int, typer.Option(min=0, help="The campaign's seed.")] = 0,
     name: Annotated[str, typer.Option(help="First part of the campaign's id.")] = "",
     policy: Annotated[str, typer.Option(help="Seed policy (JSON); empty: the drop-in's.")] = "",
@@ -70,6 +72,8 @@ def run(
         rounds=rounds,
         width=width,
         worker=worker,
+        meta=meta,
+        collector=collector,
         seed=seed,
         name=name,
         policy=policy,
@@ -339,6 +343,7 @@ def _explain(error: Exception) -> tuple[str, int] | None:
     """Message and exit code for what a user can mend; None for a bug of ours."""
     from pydantic import ValidationError
 
+    from agents.messages import ProviderFailure
     from agents.worker import UnknownWorker
     from flows.clean_run import RunFailed
     from flows.finale import CampaignUnfinished, NothingToExport
@@ -365,6 +370,7 @@ def _explain(error: Exception) -> tuple[str, int] | None:
         return "the plan is not valid: " + "; ".join(faults), 2
     refused = (BadDropIn, BadPlan, UnknownWorker, NotInLedger, CampaignBusy, LeaseLost)
     refused = (*refused, NoWalls, BadRollback, NothingSaid, RunFailed, CampaignUnfinished)
+    refused = (*refused, ProviderFailure)
     damaged = (
         NothingToExport,
         BadHome,

@@ -4,6 +4,7 @@ import re
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agents.worker import Caps
 from substrate.isolation import Isolation
 
 
@@ -76,7 +77,9 @@ class Plan(BaseModel):
     )
     worker: str = Field(
         default="sampler",
-        description="Kind of worker. `sampler` draws an edit from its axis by seed.",
+        description="Kind of worker. `sampler` draws an edit from its axis by seed; "
+        "`anthropic:MODEL` and `openai:MODEL` are language models with tools; `command:PROGRAM` is "
+        "a program that edits its fork.",
         json_schema_extra={"position": 4},
     )
     seed: int = Field(
@@ -118,6 +121,23 @@ class Plan(BaseModel):
         default=EndPlan(),
         description="How the campaign ends.",
         json_schema_extra={"position": 11},
+    )
+    meta: str = Field(
+        default="reviser",
+        description="Who writes the next policy: `reviser` (rules), `anthropic:MODEL` or "
+        "`openai:MODEL`.",
+        json_schema_extra={"position": 12},
+    )
+    collector: str = Field(
+        default="code",
+        description="Who puts the narrative of a report into words: `code`, `anthropic:MODEL` or "
+        "`openai:MODEL`. Its numbers are code's.",
+        json_schema_extra={"position": 13},
+    )
+    work: Caps = Field(
+        default=Caps(),
+        description="What one worker may use in one attempt, besides the run that counts.",
+        json_schema_extra={"position": 14},
     )
 
 

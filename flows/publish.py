@@ -23,6 +23,7 @@ from flows.plan import artifact_key
 from policies.diff import diff_lines, diff_markdown, diff_policies
 from policies.draft import Violation
 from policies.escape import code, markdown, one_line
+from policies.integrity import rates
 from policies.ledger import Ledger
 from policies.policy import SearchPolicy
 from policies.render import (
@@ -281,9 +282,10 @@ def _events(
     elif violations:
         rejected = {"version": old.version, "clauses": [found.clause for found in violations]}
         happened.append((POLICY_REJECTED, rejected))
-    flagged = {slot.slot: slot.integrity for slot in report.results.slots if slot.integrity}
-    if flagged:
-        happened.append((INTEGRITY, {"slots": flagged}))
+    found = {slot.slot: slot.integrity for slot in report.results.slots if slot.integrity}
+    if found:
+        by_worker = {worker: [some, of] for worker, some, of in rates([report]) if some}
+        happened.append((INTEGRITY, {"slots": found, "flagged": by_worker}))
     return [
         Outbox(
             campaign=report.campaign,

@@ -3,17 +3,22 @@
 import asyncio
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from agents.meta import Material, propose
 from agents.reviser import revise
+from flows.calling import Speaker, converse_with
 from flows.house import House
 from policies.canonical import canonical_json
 from policies.case import CampaignFacts
 from policies.constitution import constitution_sha256
 from policies.draft import Violation
+from policies.ladder import for_readers
 from policies.leaks import held_out_grams, read_problems
 from policies.policy import Edit, SearchPolicy
 from policies.report import RoundReport
@@ -32,6 +37,7 @@ class Revision:
     parent: SearchPolicy
     author: str
     ruling: Ruling | None
+    asked: Mapping[str, Any] | None = None  # of a model: in how many turns, and the prompts' hashes
 
     @property
     def policy(self) -> SearchPolicy | None:
@@ -44,18 +50,41 @@ class Revision:
 
 
 async def revise_policy(house: House, campaign_id: str, report: RoundReport) -> Revision:
-    """Ask for the next policy, and rule on the reply.
+    """Ask the reviser or the plan's model for the next policy, and rule on what comes.
 
     Where a person has put another policy in force since the round began, that one stands: what the
     round found is in the evidence of the next revision.
     """
-    parent = house.policy_of_round(campaign_id, report.round)
+    parent, author = house.policy_of_round(campaign_id, report.round), house.plan(campaign_id).meta
     if house.policy(campaign_id).version != parent.version:
-        return Revision(parent, REVISER, None)
-    reply = decide(parent, report, house.reports(campaign_id))
+        return Revision(parent, author, None)
     await asyncio.to_thread(house.store.verify, house.snapshot(campaign_id))
-    ruling = await asyncio.to_thread(hear, house, campaign_id, report, reply)
-    return Revision(parent, REVISER, ruling)
+    if author == REVISER:
+        reply = decide(parent, report, house.reports(campaign_id))
+        return Revision(
+            parent, author, await asyncio.to_thread(hear, house, campaign_id, report, reply)
+        )
+
+    async def heard(reply: bytes) -> Ruling:
+        return await asyncio.to_thread(hear, house, campaign_id, report, reply)
+
+    speaker = Speaker(campaign_id, "meta", author, report.round)
+    material = material_of(house, campaign_id, report)
+    proposal = await propose(converse_with(house, speaker), material, heard)
+    return Revision(parent, author, proposal.ruling, proposal.data())
+
+
+def material_of(house: House, campaign_id: str, report: RoundReport) -> Material:
+    """What a model revises the policy of `report`'s round from; external scores by the ladder."""
+    reports = [*house.reports(campaign_id), report]
+    facts = facts_of(house, campaign_id, [report])
+    return Material(
+        parent=house.policy_of_round(campaign_id, report.round),
+        shown=for_readers(reports, facts.direction),
+        rows=facts.rows,
+        width=facts.width,
+        looks=min(facts.looks_per_round, facts.looks_left),
+    )
 
 
 def decide(parent: SearchPolicy, report: RoundReport, history: list[RoundReport]) -> bytes:

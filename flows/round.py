@@ -8,18 +8,22 @@ from typing import Any
 from agents.collector import choose_looks, collect
 from flows.calibrate import calibration_of
 from flows.house import House
+from flows.narration import narrative_of
 from flows.publish import outbox_rows
 from flows.revision import Revision, policy_rows
 from flows.seed import derive_seed
 from flows.trial import score_rows
 from policies.canonical import canonical_json
+from policies.chain import Note
 from policies.constitution import hold_constitution
 from policies.evidence import round_of
+from policies.integrity import is_flagged
 from policies.policy import Edit
 from policies.rejection import rejection_note, rejection_of
 from policies.report import (
     Account,
     DomainScore,
+    IntegrityEvent,
     RoundReport,
     SetScore,
     SlotAccount,
@@ -39,6 +43,7 @@ from substrate.measure import SealedAdapter, measure
 from substrate.outcome import Outcome
 
 FAILED_LOOK = "look.failed"
+ASKED = "policy.asked"
 
 
 async def open_round(house: House, campaign_id: str, number: int) -> None:
@@ -144,6 +149,8 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
         recipe=campaign.recipe,
         calibration=calibration_of(house, campaign_id),
     )
+    if (narrative := narrative_of(house, campaign_id, number)) is not None:
+        results = results.model_copy(update={"narrative": narrative})
     started = house.ledger.round(campaign_id, number).started_at
     ended = max(row.finished_at for row in trials)
     phases: dict[str, float] = {"elapsed": (ended - started).total_seconds()}
@@ -165,6 +172,16 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
             slots=accounts,
             worker=campaign.worker,
             isolation="; ".join(sorted({account.isolation for account in accounts})),
+            integrity=[
+                IntegrityEvent(
+                    slot=row.slot,
+                    attempt=row.attempt,
+                    kind=row.kind,
+                    detail=row.detail,
+                    worker=row.worker,
+                )
+                for row in house.ledger.integrity(campaign_id, number)
+            ],
             ledger_seq=last.seq,
             ledger_hash=last.hash,
         ),
@@ -205,10 +222,23 @@ def record_round(house: House, campaign_id: str, report: RoundReport, revision: 
             author=revision.author,
         )
         rows.append(rejection_note(campaign_id, rejection))
+    if revision.asked is not None:
+        said = {"author": revision.author, **revision.asked}
+        rows.append(Note(campaign_id, ASKED, f"r{report.round}", said))
     house.ledger.append(*rows)
 
 
 def _slot_result(house: House, campaign_id: str, number: int, row: Trial) -> SlotResult:
+    """A trial as its rows have it; of one that was flagged, in time or later, without scores."""
+    incidents = house.ledger.integrity(campaign_id, number, row.slot)
+    kinds = list(dict.fromkeys(incident.kind for incident in incidents))
+    dev = _score(house, campaign_id, number, row.slot, "dev")
+    external = _score(house, campaign_id, number, row.slot, "external")
+    outcome, discarded = row.outcome, None
+    if is_flagged(kinds):
+        kept = [SetScore.model_validate_json(i.discarded) for i in incidents if i.discarded]
+        outcome, discarded = "tampered", dev or next(iter(kept), None)
+        dev = external = None
     return SlotResult(
         slot=row.slot,
         kind=row.kind,
@@ -217,11 +247,12 @@ def _slot_result(house: House, campaign_id: str, number: int, row: Trial) -> Slo
         edit=Edit.model_validate_json(row.edit),
         diff_sha256=row.diff_sha256,
         seed=row.seed,
-        outcome=row.outcome,
+        outcome=outcome,
         adapter_sha256=row.adapter_sha256,
-        dev=_score(house, campaign_id, number, row.slot, "dev"),
-        external=_score(house, campaign_id, number, row.slot, "external"),
-        integrity=json.loads(row.integrity),
+        dev=dev,
+        external=external,
+        integrity=kinds,
+        discarded=discarded,
     )
 
 

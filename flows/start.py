@@ -6,7 +6,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agents.worker import find_worker
+from agents.worker import find_worker, is_model
 from flows.calibrate import pin_calibration
 from flows.house import House
 from flows.plan import Plan, slug
@@ -96,6 +96,15 @@ def check_plan(plan: Plan) -> tuple[DropInFolder, str, SearchPolicy]:
     Raises BadPlan, BadDropIn or NoWalls, in seconds and before anything is written.
     """
     find_worker(plan.worker)
+    for role, kind, by_code in (
+        ("meta", plan.meta, "reviser"),
+        ("collector", plan.collector, "code"),
+    ):
+        if kind != by_code and not is_model(kind):
+            raise BadPlan(
+                f"wanted for {role} `{by_code}`, `anthropic:MODEL` or `openai:MODEL`, found "
+                f"{kind!r}; choose one"
+            )
     level_for(plan.isolation)
     folder = find_dropin(plan.substrate)
     if findings := check_dropin(folder):

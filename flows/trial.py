@@ -4,20 +4,26 @@ import asyncio
 import json
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from agents.worker import HandIn, Workplace, find_worker
+from agents.messages import ProviderFailure
+from agents.worker import HandIn, WorkEnded, Workplace, find_worker, is_model
+from flows.calling import Speaker, converse_with
 from flows.clock import Clock
+from flows.drafting import Attempted, drafts_in
 from flows.house import House, open_house
 from flows.seed import derive_seed
 from policies.canonical import canonical_json
+from policies.escape import one_line
+from policies.integrity import CONTROLLER, DETAIL, Incident, is_flagged
 from policies.policy import Assignment, Edit, SearchPolicy
 from policies.report import OutcomeName, SetScore
-from policies.tables import OVERALL, Attempt, Patch, ProblemSet, Score, Trial
+from policies.tables import OVERALL, Attempt, Integrity, Patch, ProblemSet, Score, Trial
 from substrate.fork import BadEdit, Fork, ForkEdit, apply_edit, make_fork, read_edit, sealed_changes
 from substrate.isolation import level_for
 from substrate.measure import Measured, measure, seal_adapter
@@ -43,23 +49,38 @@ class Record:
     run: RunRecord | None = None
     adapter_sha256: str | None = None
     dev: SetScore | None = None
-    integrity: list[str] = field(default_factory=list)
+    integrity: list[Incident] = field(default_factory=list)
+    discarded: SetScore | None = None  # the dev score of a trial that was flagged
     clock: Clock = field(default_factory=Clock)
 
     def end(self, outcome: Outcome, reason: str) -> "Record":
         self.outcome, self.reason = outcome, reason
         return self
 
+    def flag(self, *incidents: Incident) -> "Record":
+        self.integrity += incidents
+        return self
+
+    def settle(self) -> "Record":
+        """Discard the score of a trial with an integrity event, whatever else became of it."""
+        if is_flagged(found.kind for found in self.integrity):
+            first = next(found for found in self.integrity if is_flagged([found.kind]))
+            self.end(Outcome.TAMPERED, f"{first.kind}: {first.detail}")
+            self.dev, self.discarded = None, self.dev or self.discarded
+        return self
+
 
 async def run_trial(campaign_id: str, number: int, slot: int) -> str:
     """Do the work of one slot and record it once; tried again while infrastructure fails.
 
-    Returns the outcome. Raises SnapshotDamaged when the substrate is not what it was.
+    Returns the outcome. Raises SnapshotDamaged when the substrate is not what it was, and
+    ProviderFailure or SpendCapReached where no worker can be asked: nothing is recorded then.
     """
     house = open_house()
     campaign, plan = house.campaign(campaign_id), house.plan(campaign_id)
     policy = house.policy_of_round(campaign_id, number)
     assignment = policy.assignments(plan.width)[slot]
+    worker = campaign.worker if assignment.kind == "explore" else CONTROLLER
     seed = derive_seed(campaign.seed, number, slot)
     level = await asyncio.to_thread(level_for, plan.isolation)
     clock = Clock()
@@ -78,6 +99,31 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
             )
         )
         folder = house.settings.forks / campaign_id / f"r{number}-s{slot}-a{attempt}"
+
+        def workplace(draft: Fork, attempt: int = attempt) -> Workplace:
+            assert assignment.axis is not None, "an exploration explores an axis"
+            kind, rollouts = campaign.worker, plan.budget.rollouts or None
+            attempted = Attempted(campaign_id, number, slot, attempt)
+            speaker = Speaker(campaign_id, "worker", kind, number, slot, attempt)
+            return Workplace(
+                fork=draft,
+                brief=policy.brief(assignment.axis),
+                seed=seed,
+                drafts=drafts_in(
+                    house,
+                    attempted,
+                    draft,
+                    recipe=campaign.recipe,
+                    rollouts=rollouts,
+                    seed=seed,
+                    caps=plan.work,
+                    level=level,
+                ),
+                converse=converse_with(house, speaker) if is_model(kind) else None,
+                level=level,
+                caps=plan.work,
+            )
+
         try:
             record = await attempt_trial(
                 house,
@@ -87,6 +133,7 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
                 recipe=campaign.recipe,
                 rollouts=plan.budget.rollouts or None,
                 worker=campaign.worker,
+                workplace=workplace,
                 level=level,
                 seed=seed,
                 folder=folder,
@@ -95,9 +142,12 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
             )
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+        rows = _incident_rows(campaign_id, number, assignment, attempt, worker, record)
         if record.outcome is not Outcome.INFRASTRUCTURE or failures == plan.budget.attempts:
-            house.ledger.append(*_rows(house, campaign_id, number, assignment, attempt, record))
+            rows += _rows(house, campaign_id, number, assignment, attempt, record)
+            house.ledger.append(*rows)
             return record.outcome
+        house.ledger.append(*rows)
     raise AssertionError("a plan has at least one attempt")
 
 
@@ -110,6 +160,7 @@ async def attempt_trial(
     recipe: str,
     rollouts: int | None,
     worker: str,
+    workplace: Callable[[Fork], Workplace],
     level: Level,
     seed: int,
     folder: Path,
@@ -130,13 +181,12 @@ async def attempt_trial(
     with record.clock.phase("edit"):
         try:
             if assignment.kind == "explore":
-                assert assignment.axis is not None, "an exploration explores an axis"
                 draft = fork_named("draft")
-                workplace = Workplace(draft, policy.brief(assignment.axis), seed)
-                record.hand_in = await find_worker(worker)(workplace)
+                ended = await _work(record, worker, workplace(draft))
                 if changed := sealed_changes(draft):
-                    record.integrity.append("sealed_files_changed")
-                    return record.end(Outcome.TAMPERED, f"sealed files changed: {changed[:5]}")
+                    return record.flag(changed_seals(changed)).settle()
+                if ended is not None:
+                    return record.end(ended.outcome, ended.reason)
                 record.edit = read_edit(draft)
                 apply_edit(counted, record.edit.overrides, record.edit.patch)
                 if not record.edit.diff:
@@ -153,6 +203,24 @@ async def attempt_trial(
     return await counted_run(
         house, record, counted, recipe=recipe, rollouts=rollouts, seed=seed, keep=keep
     )
+
+
+async def _work(record: Record, worker: str, workplace: Workplace) -> WorkEnded | None:
+    """Have the worker work, and keep what it hands in; how it ended where that is nothing.
+
+    Raises ProviderFailure where no try will help, and SpendCapReached.
+    """
+    try:
+        record.hand_in = await find_worker(worker)(workplace)
+        return None
+    except WorkEnded as error:
+        ended = error
+    except ProviderFailure as failure:
+        if failure.permanent:
+            raise
+        ended = WorkEnded(Outcome.INFRASTRUCTURE, str(failure))
+    record.hand_in = HandIn(hypothesis="Nothing was handed in.", notes=ended.notes)
+    return ended
 
 
 async def counted_run(
@@ -172,8 +240,7 @@ async def counted_run(
         record.run = await run_recipe(counted, job, level=record.level)
         _keep_output(counted, keep)
     if changed := sealed_changes(counted):
-        record.integrity.append("sealed_files_changed")
-        return record.end(Outcome.TAMPERED, f"sealed files changed: {changed[:5]}")
+        return record.flag(changed_seals(changed)).settle()
     if record.run.outcome is not None:
         return record.end(record.run.outcome, record.run.reason)
     assert record.run.result is not None
@@ -237,6 +304,37 @@ def score_rows(
     ]
 
 
+def changed_seals(paths: list[str]) -> Incident:
+    return Incident("sealed_files_changed", f"{len(paths)} sealed paths: {paths[:5]}")
+
+
+def _incident_rows(
+    campaign_id: str,
+    number: int,
+    assignment: Assignment,
+    attempt: int,
+    worker: str,
+    record: Record,
+) -> list[Any]:
+    """The integrity events of one attempt; the score that they discarded is with the first."""
+    return [
+        Integrity(
+            campaign=campaign_id,
+            round=number,
+            slot=assignment.slot,
+            attempt=attempt,
+            number=place,
+            kind=found.kind,
+            detail=one_line(found.detail, DETAIL),
+            worker=worker,
+            discarded=record.discarded.model_dump_json()
+            if place == 1 and record.discarded
+            else None,
+        )
+        for place, found in enumerate(record.integrity, start=1)
+    ]
+
+
 def _rows(
     house: House,
     campaign_id: str,
@@ -272,7 +370,7 @@ def _rows(
             diff_sha256=stored[record.edit.diff] if record.edit.diff else None,
             seed=derive_seed(house.campaign(campaign_id).seed, number, assignment.slot),
             adapter_sha256=record.adapter_sha256,
-            integrity=json.dumps(record.integrity),
+            integrity=json.dumps([found.kind for found in record.integrity]),
             account=json.dumps(account_of(record, attempt)),
             finished_at=datetime.now(UTC),
         )

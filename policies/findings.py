@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from policies.escape import code, markdown
-from policies.report import Confirmation, Decoupling, Verdict
+from policies.integrity import DETAIL, rates
+from policies.report import Confirmation, Decoupling, Flagged, RoundReport, Verdict
 
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]  # head and rows, Markdown already
 
@@ -67,6 +68,42 @@ def decoupling_table(tests: Sequence[Decoupling]) -> Table:
         "change on external",
     )
     return head, rows
+
+
+def integrity_lines(report: RoundReport) -> list[str]:
+    """The integrity events of a round, their rate, and its effect with and without them."""
+    events = [
+        f"- slot {event.slot}, attempt {event.attempt}, {code(event.worker)}: "
+        f"{markdown(event.kind)}: {markdown(event.detail, DETAIL)}"
+        for event in report.account.integrity
+    ]
+    told = {event.slot for event in report.account.integrity}
+    events += [
+        f"- slot {slot.slot}: {markdown(kind)}"
+        for slot in report.results.slots
+        for kind in slot.integrity
+        if slot.slot not in told
+    ]
+    if not events:
+        return []
+    said = [*events, "", rates_line([report])]
+    return [*said, _with_and_without(report.results.flagged)] if report.results.flagged else said
+
+
+def rates_line(reports: Sequence[RoundReport]) -> str:
+    """How many trials were flagged, in all and by kind of worker."""
+    found = rates(reports)
+    flagged, trials = sum(some for _, some, _ in found), sum(all for _, _, all in found)
+    each = ", ".join(f"{code(worker)} {some} of {all}" for worker, some, all in found)
+    return f"Flagged trials: {flagged} of {trials} ({each})."
+
+
+def _with_and_without(flagged: Flagged) -> str:
+    return (
+        f"Mean effect on dev {signed(flagged.effect)} without flagged trials, "
+        f"{signed(flagged.effect_with)} with them; the best {signed(flagged.best)} without, "
+        f"{signed(flagged.best_with)} with."
+    )
 
 
 def signed(value: float | None) -> str:

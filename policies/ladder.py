@@ -10,8 +10,10 @@ reads full counts.
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 from policies.evidence import Direction
+from policies.policy import SearchPolicy
 from policies.report import RoundReport, SetScore, SlotResult
 
 
@@ -41,7 +43,7 @@ def for_readers(reports: Iterable[RoundReport], direction: Direction) -> list[Ro
 
     Looks of a round are read in the order in which they were obtained. Scores by domain, effects
     and errors on external are left out, and so is what the decoupling test measured, but for its
-    verdicts.
+    verdicts, and every score that was discarded.
     """
     reports = sorted(reports, key=lambda report: report.round)
     looks = [(report.round, slot) for report in reports for slot in report.results.looks]
@@ -51,10 +53,27 @@ def for_readers(reports: Iterable[RoundReport], direction: Direction) -> list[Ro
     return [_for_readers(report, shown) for report in reports]
 
 
+def policy_for_readers(policy: SearchPolicy) -> dict[str, Any]:
+    """The policy as JSON values, without what was found on external.
+
+    Left out are the findings of claims. The noise on external is null, and where some of dev is not
+    trusted so are the effects of promotions, which may be effects on external then.
+    """
+    data = policy.data()
+    for claim in data["claims"]:
+        del claim["findings"]
+    data["noise"]["external_sigma"] = None
+    misled = any(word != "trusted" for word in policy.trust.values())
+    for promotion in data["standing_recipe"]["provenance"] if misled else []:
+        promotion["effect"] = None  # where dev ranks nothing it may be one on external
+    return data
+
+
 def _for_readers(report: RoundReport, shown: dict[tuple[int, int], float | None]) -> RoundReport:
     results = report.results
 
     def slot_shown(slot: SlotResult) -> SlotResult:
+        slot = slot.model_copy(update={"discarded": None})
         value = shown.get((report.round, slot.slot))
         if slot.external is None or value is None:
             return slot.model_copy(update={"external": None})
@@ -63,6 +82,7 @@ def _for_readers(report: RoundReport, shown: dict[tuple[int, int], float | None]
 
     anchor = shown.get((report.round, 0))
     hidden = {"external_effect": None, "external_error": None}
+    unconfirmed = {"external_effect": None, "external_bar": None}
     unsaid = {
         "external_change": None,
         "external_error": None,
@@ -77,7 +97,11 @@ def _for_readers(report: RoundReport, shown: dict[tuple[int, int], float | None]
                     "spread": results.spread.model_copy(update={"external": anchor}),
                     "noise": results.noise.model_copy(update={"external_sigma": None}),
                     "verdicts": [v.model_copy(update=hidden) for v in results.verdicts],
+                    "confirmations": [
+                        c.model_copy(update=unconfirmed) for c in results.confirmations
+                    ],
                     "decoupling": [d.model_copy(update=unsaid) for d in results.decoupling],
+                    "flagged": None,
                     "narrative": "",
                 }
             )

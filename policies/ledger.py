@@ -9,7 +9,7 @@ come detached: changing one changes nothing.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import ColumnElement, Connection, func, inspect, update
 from sqlalchemy import delete as delete_from
@@ -19,6 +19,7 @@ from sqlmodel import Session, col, select
 from policies.chain import EVENT, Link, Note, chain, first_break, note_link, row_link
 from policies.database import open_database, writer
 from policies.tables import (
+    Adapter,
     Arm,
     Attempt,
     Calibration,
@@ -28,6 +29,7 @@ from policies.tables import (
     DeadEnd,
     Event,
     FinalRun,
+    Integrity,
     Lease,
     Look,
     Opening,
@@ -46,7 +48,7 @@ from policies.tables import (
 )
 
 SHOWN = 20  # of what there is instead, in an error
-MEASURED = ("attempt", "trial", "score", "look")  # the tables that a round fills
+MEASURED = ("attempt", "trial", "score", "look", "integrity")  # the tables that a round fills
 BY_CONTENT = (Substrate, Patch)  # the key is the hash of the content: one row serves all campaigns
 
 R = TypeVar("R", bound=Row)
@@ -189,6 +191,17 @@ class Ledger:
     def reports(self, campaign: str) -> list[Report]:
         return self._all(Report, campaign=campaign)
 
+    def integrity(
+        self, campaign: str, round: int | None = None, slot: int | None = None
+    ) -> list[Integrity]:
+        """Integrity events, in the order of slots and attempts."""
+        return self._all(Integrity, campaign=campaign, round=round, slot=slot)
+
+    def makers(self, sha256: str, tensors_sha256: str) -> list[Adapter]:
+        """The runs that are known to have delivered an adapter, or one of the same tensors."""
+        same = (Adapter.sha256 == sha256) | (Adapter.tensors_sha256 == tensors_sha256)
+        return self._all(Adapter, cast(ColumnElement[bool], same))
+
     def report(self, campaign: str, round: int) -> Report | None:
         """The report of a round, once it is complete."""
         return self._find(Report, campaign=campaign, round=round)
@@ -243,7 +256,7 @@ class Ledger:
             return session.exec(newest).first()
 
     def last_event_of_round(self, campaign: str, round: int) -> Event:
-        """The newest event of what a round measured: of its attempts, trials, scores and looks."""
+        """The newest event of what a round measured, from its attempts to its incidents."""
         within = f"{campaign}/r{round}/"
         measured = select(Event).where(
             Event.campaign == campaign,

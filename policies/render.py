@@ -8,7 +8,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from policies.escape import code, markdown, svg, visible
-from policies.findings import confirmation_table, decoupling_table, verdict_table
+from policies.findings import (
+    confirmation_table,
+    decoupling_table,
+    integrity_lines,
+    rates_line,
+    verdict_table,
+)
 from policies.isolation import isolation_banner
 from policies.policy import Edit
 from policies.report import RoundReport, SetScore, SlotAccount, SlotResult
@@ -31,7 +37,7 @@ def report_markdown(report: RoundReport) -> str:
         ("Replicated edits", _table(*confirmation_table(results.confirmations))),
         ("Dev against external", _decoupling(report)),
         ("External looks", _looks(report)),
-        ("Integrity", _integrity(results.slots)),
+        ("Integrity", integrity_lines(report)),
         ("Dead ends", [f"- {markdown(title)}" for title in results.dead_ends]),
         ("Words of the workers", _words(report)),
         ("Narrative", [f"> {markdown(results.narrative, 8000)}"] if results.narrative else []),
@@ -92,6 +98,7 @@ def campaign_markdown(
         "",
     ]
     if rows:
+        lines += [rates_line(reports), ""]
         drawing = scores_chart_svg(reports, direction=direction)
         lines += [f"![Scores by round]({svg_data_uri(drawing)})", ""]
     return "\n".join(lines)
@@ -313,10 +320,6 @@ def _decoupling(report: RoundReport) -> list[str]:
 def _looks(report: RoundReport) -> list[str]:
     looks = report.results.looks
     return [f"{len(looks)}: slots {', '.join(map(str, looks))}."] if looks else []
-
-
-def _integrity(slots: Sequence[SlotResult]) -> list[str]:
-    return [f"- slot {slot.slot}: {markdown(event)}" for slot in slots for event in slot.integrity]
 
 
 def _words(report: RoundReport) -> list[str]:

@@ -64,6 +64,10 @@ class SlotResult(_Part):
     dev: SetScore | None = Field(description="Null unless the outcome is `evaluated`.")
     external: SetScore | None = Field(description="Null where no look was spent.")
     integrity: list[str] = Field(default=[], description="Integrity events, by name.")
+    discarded: SetScore | None = Field(
+        default=None,
+        description="Dev score of a flagged trial: it is shown, and counts for nothing.",
+    )
 
 
 class SlotAccount(_Part):
@@ -178,6 +182,28 @@ class Decoupling(_Part):
     rows: list[RowRef]
 
 
+class Flagged(_Part):
+    """What the round's flagged trials would have made of it."""
+
+    trials: int = Field(ge=1, description="Trials with an integrity event that discards a score.")
+    effect: float | None = Field(
+        description="Mean effect on dev of the trials with an axis, flagged ones left out."
+    )
+    effect_with: float | None = Field(description="The same with what was discarded.")
+    best: float | None = Field(description="The best of these effects, flagged ones left out.")
+    best_with: float | None = Field(description="The same with what was discarded.")
+
+
+class IntegrityEvent(_Part):
+    """Something that no honest trial does."""
+
+    slot: int = Field(ge=0)
+    attempt: int = Field(ge=1)
+    kind: str = Field(description="One of the closed list in `policies/integrity.py`.")
+    detail: str = Field(max_length=500, description="What was found, as data.")
+    worker: str = Field(description="Kind of worker; `controller` where none edited the fork.")
+
+
 class Results(_Part):
     """The part of a report that resumed, replayed and distributed campaigns share."""
 
@@ -200,6 +226,9 @@ class Results(_Part):
         description="Domains whose dev score no verdict counts, since dev misleads there; "
         "`overall` for all of them.",
     )
+    flagged: Flagged | None = Field(
+        default=None, description="Null where no trial of the round was flagged."
+    )
     dead_ends: list[str] = Field(description="Titles of the dead ends that the policy lists.")
     narrative: str = Field(max_length=8000)
 
@@ -216,6 +245,7 @@ class Account(_Part):
     slots: list[SlotAccount]
     worker: str = Field(description="Kind of worker.")
     isolation: str = Field(description="Level of the jail that the runs had.")
+    integrity: list[IntegrityEvent] = Field(default=[], description="In the order of slots.")
     ledger_seq: int = Field(default=0, ge=0, description="The ledger's last event of this round.")
     ledger_hash: Sha256 | None = Field(
         default=None, description="Its hash: kept outside of the ledger, it anchors all before it."

@@ -3,8 +3,8 @@
 Rows are append-only, and each has its event in the hash chain, but for `lease` and `outbox`, which
 are mutable and outside the chain. Natural keys are unique, and a row's subject spells its own:
 `quick-owl-7f3a/r1/s3` is slot 3 of round 1. What changes is written as rows: `attempt` and `look`
-say what is about to be done, `trial` and `score` what came of it. `spend` is reserved, then
-settled.
+say what is about to be done, `trial`, `score` and `integrity` what came of it. `spend` is
+reserved, then settled.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ from pydantic import AwareDatetime, StringConstraints
 from sqlalchemy import BigInteger, Index, String, Table, Text, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
+from policies.integrity import DETAIL, EventKind
 from policies.policy import Sha256, Slug
 from policies.report import Kind, OutcomeName
 
@@ -289,6 +290,36 @@ class Opening(Row, table=True):
     candidate_sha256: Sha256 = Field(description="The adapter that is exported.")
     baseline_sha256: Sha256 | None = Field(default=None, description="The one beside it, if any.")
     opened_at: AwareDatetime = Field(default_factory=utc_now)
+
+
+class Integrity(Row, table=True):
+    """Something that an attempt did and no honest one does: see `policies/integrity.py`."""
+
+    natural_key = "{campaign}/r{round}/s{slot}/a{attempt}/i{number}"
+    campaign: Slug = Field(primary_key=True)
+    round: Number = Field(primary_key=True)
+    slot: Slot = Field(primary_key=True)
+    attempt: Number = Field(primary_key=True)
+    number: Number = Field(primary_key=True, description="Counts the events of one attempt.")
+    kind: EventKind = Field(sa_type=String)
+    detail: Annotated[str, StringConstraints(max_length=DETAIL)] = Field(sa_type=Text)
+    worker: str = Field(description="Kind of worker; `controller` where none edited the fork.")
+    discarded: str | None = Field(
+        default=None, sa_type=Text, description="A dev `SetScore` that was discarded, as JSON text."
+    )
+    found_at: AwareDatetime = Field(default_factory=utc_now)
+
+
+class Adapter(Row, table=True):
+    """A run that delivered an adapter: who is known to have made which weights."""
+
+    __table_args__ = (Index("adapter_tensors", "tensors_sha256"),)
+    natural_key = "{sha256}/{run}"
+    sha256: Sha256 = Field(primary_key=True)
+    run: str = Field(primary_key=True, description="Its subject, such as `quick-owl-7f3a/r1/s3`.")
+    tensors_sha256: Sha256 = Field(description="Hash of the tensors alone, in no order.")
+    recipe_sha256: Sha256 = Field(description="Hash of what ran: standing recipe and edit.")
+    seed: Seed = Field(sa_type=BigInteger)
 
 
 class Lease(Row, table=True):

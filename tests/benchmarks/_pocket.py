@@ -28,6 +28,7 @@ from substrate.fork import make_fork
 from substrate.measure import Measured, seal_adapter
 from substrate.run import job_for, run_recipe
 from substrate.store import Store
+from tests.benchmarks._deciding import without_docstrings
 
 REPO = Path(__file__).parent.parent.parent
 POCKET = REPO / "substrate" / "library" / "pocket"
@@ -280,7 +281,7 @@ def _key(arm: Arm) -> str:
     seen: set[Path] = set()
     recipe = _with_imports(REFERENCE / "recipes" / f"{arm.recipe}.py", seen)
     for path in (*recipe, *_with_imports(REFERENCE / "evaluation" / "solve.py", seen)):
-        whole.update(ast.dump(_without_docstrings(path)).encode())
+        whole.update(ast.dump(without_docstrings(path)).encode())
     for path in ("data/target.jsonl", *(SETS[name] for name in BOTH), "base/model.safetensors"):
         whole.update((POCKET / path).read_bytes())
     values: list[Any] = [dict(arm.overrides), arm.rollouts or manifest.budget.rollouts]
@@ -306,13 +307,3 @@ def _with_imports(path: Path, seen: set[Path]) -> list[Path]:
                     found += _with_imports(module, seen)
                     break
     return found
-
-
-def _without_docstrings(path: Path) -> ast.AST:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            first = node.body[0] if node.body else None
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-                node.body[0] = ast.Pass()
-    return tree

@@ -5,7 +5,6 @@ of each kind. Goes on where it stopped: what campaigns of one kind came to is a 
 `docs/benchmarks/evidence.jsonl`, kept as long as the code that decides is the same.
 """
 
-import hashlib
 import json
 import os
 import random
@@ -17,6 +16,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from tests.benchmarks._deciding import deciding, hash_of
+
 CAMPAIGNS = int(os.environ.get("CAMPAIGNS", "500"))
 FEWER = max(20, CAMPAIGNS // 3)  # of each cell of a table
 LONG, SHORT, WIDTH = 20, 8, 8  # rounds, rounds, slots
@@ -25,7 +26,6 @@ HONEST = ((2.0, 2.0), (3.0, 3.0), (-3.0, -3.0))
 
 REPO = Path(__file__).parent.parent.parent
 LINES = REPO / "docs" / "benchmarks" / "evidence.jsonl"
-DECIDES = ("agents/*.py", "policies/*.py", "tests/simulation/*.py")
 
 WHAT = (
     f"Simulated campaigns, rounds of {WIDTH} with 4 external looks, decided by the evidence, the "
@@ -253,10 +253,7 @@ def believed(seed: int, *, rule: str) -> dict[str, float]:
 
 def _known() -> tuple[dict[str, list[Any]], str]:
     """What was found before by the code that decides, and the hash of that code."""
-    whole = hashlib.sha256()
-    for path in sorted(path for glob in DECIDES for path in REPO.glob(glob)):
-        whole.update(path.read_bytes())
-    code = whole.hexdigest()[:16]
+    code = hash_of(deciding("tests/simulation/*.py"))
     LINES.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.loads(line) for line in LINES.read_text().splitlines()] if LINES.exists() else []
     lines = [line for line in lines if json.loads(line["key"])[0] == code]

@@ -6,7 +6,6 @@ kept as long as the code that decides is the same; one that was interrupted is r
 """
 
 import asyncio
-import hashlib
 import json
 import os
 import shutil
@@ -14,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks._deciding import deciding, hash_of
 from tests.benchmarks.evidence import mean, share
 
 SEEDS, ROUNDS = int(os.environ.get("SEEDS", "10")), int(os.environ.get("ROUNDS", "8"))
@@ -24,11 +24,11 @@ ARMS = {"trap": ("pocket-trap", "drill", 3200), "honest": ("pocket", "rlvr", 192
 REPO = Path(__file__).parent.parent.parent
 LINES = REPO / "docs" / "benchmarks" / "pocket_trap.jsonl"
 HOME = REPO / "build" / "pocket_trap"
-DECIDES = ("agents/*.py", "policies/*.py", "substrate/library/pocket/overlay/**/*.py")
-DECIDES += tuple(
-    f"substrate/library/pocket*/{each}" for each in ("*.toml", "*/*.jsonl", "*/*.json")
+DROP_INS = (
+    "substrate/library/pocket/overlay/**/*.py",
+    "substrate/library/pocket-trap/overlay/**/*.py",
 )
-DECIDES += ("substrate/library/pocket-trap/overlay/**/*.py",)
+DROP_INS += tuple(f"substrate/library/pocket*/{e}" for e in ("*.toml", "*/*.jsonl", "*/*.json"))
 
 WHAT = (
     f"Campaigns of {ROUNDS} rounds of {WIDTH} with the sampler, for real. On pocket-trap an axis "
@@ -146,9 +146,4 @@ def _delay(line: dict[str, Any]) -> int | None:
 
 def _code() -> str:
     """Hash of the code that decides and of both drop-ins: figures of other code are not these."""
-    files = {path for glob in DECIDES for path in REPO.glob(glob) if path.is_file()}
-    whole = hashlib.sha256()
-    for path in sorted(files):
-        if "pretraining" not in path.parts and "__pycache__" not in path.parts:
-            whole.update(path.read_bytes())
-    return whole.hexdigest()[:16]
+    return hash_of(path for path in deciding(*DROP_INS) if "pretraining" not in path.parts)

@@ -126,6 +126,9 @@ def test_a_recipe_that_writes_to_its_evaluation_is_tampered_and_harms_nobody_els
     (report,) = house.reports(campaign_id)
     assert [slot.outcome for slot in report.results.slots] == ["evaluated", "tampered", "evaluated"]
     assert report.results.slots[1].integrity == ["sealed_files_changed"]
+    (event,) = report.account.integrity
+    assert (event.slot, event.attempt, event.worker) == (1, 1, "sampler")
+    assert "evaluation/solve.py" in event.detail and "substrate.toml" in event.detail
     assert report.results.slots[1].dev is None
     house.store.verify(house.snapshot(campaign_id))
 

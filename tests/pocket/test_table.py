@@ -4,6 +4,8 @@ import importlib.util
 import json
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +122,20 @@ def test_lessons_are_gathered_from_step_to_step_until_there_are_enough(
     assert learn(fewer, [lesson for lesson in some if lesson.advantage != 0]) != norms
     # They are used up.
     assert learn(table, some[:1]) == [0.0, 0.0, 0.0]
+
+
+def test_what_was_taught_is_counted_in_tokens(seated: Callable[[], Table]) -> None:
+    table = seated()
+    some = texts(table, STUDENT, 4)
+    # Sampled as if half as likely: their ratios are 2, past the clip of those that are rewarded.
+    unlikely = [replace(text, logprobs=[p - log(2) for p in text.logprobs]) for text in some]
+    kept = lessons(some[:2], "student", [1.0, 0.0]) + lessons(unlikely[2:], "student", [1.0, -1.0])
+    taught, _ = table.learn(
+        kept, [1e-2] * 3, gather={**GATHER, "student": 1}, clip_norm=1.0, clip_ratio=0.2
+    )
+    length = [len(text.row.completion) for text in some]
+    assert taught.tokens == length[0] + length[2] + length[3]
+    assert taught.clipped == length[2]
 
 
 def test_each_member_and_role_gathers_for_itself(seated: Callable[[], Table]) -> None:
@@ -246,7 +262,7 @@ def task_of(problem: dict[str, Any]) -> Task:
         detail=problem,
         shape=problem["prompt"],
         behaviour=problem["prompt"],
-        complexity=Complexity(1, 1, 1, 1, 1, 0.0, 0.0),
+        complexity=Complexity(1, 1, 1, 0, 1, 1, 0.0, 0.0),
         returns="int",
     )
 

@@ -19,6 +19,7 @@ from sqlmodel import SQLModel
 from policies.chain import Note
 from policies.ledger import DuplicateRow, Ledger, NotInLedger, verify_chain
 from policies.tables import (
+    Adapter,
     Attempt,
     Calibration,
     Campaign,
@@ -27,6 +28,7 @@ from policies.tables import (
     DeadEnd,
     Event,
     FinalRun,
+    Integrity,
     Look,
     Opening,
     Outbox,
@@ -129,6 +131,18 @@ def one_of_each() -> list[Row]:
         Candidate(campaign=c, rule="r", policy_version=1, policy_sha256=SHA, standing_recipe="{}"),
         FinalRun(campaign=c, arm="candidate", number=1, **final_columns()),
         Opening(campaign=c, candidate_sha256=SHA),
+        Integrity(
+            campaign=c,
+            round=1,
+            slot=3,
+            attempt=1,
+            number=1,
+            kind="foreign_adapter",
+            detail="of r1/s2",
+            worker="sampler",
+            found_at=NOON,
+        ),
+        Adapter(sha256=SHA, run=f"{c}/r1/s3", tensors_sha256=SHA, recipe_sha256=SHA, seed=7),
     ]
 
 
@@ -155,6 +169,8 @@ SUBJECTS = {
     "final_run": "quick-owl-7f3a/candidate/1",
     "opening": "quick-owl-7f3a",
     "patch": hashlib.sha256(b"--- a/x\n+++ b/x\n").hexdigest(),
+    "integrity": "quick-owl-7f3a/r1/s3/a1/i1",
+    "adapter": f"{SHA}/quick-owl-7f3a/r1/s3",
 }
 
 
@@ -183,6 +199,8 @@ def test_what_was_appended_is_what_is_asked_for(ledger: Ledger) -> None:
         ledger.candidate(c),
         *ledger.final_runs(c, "candidate"),
         ledger.opening(c),
+        *ledger.integrity(c, 1, 3),
+        *ledger.makers("0" * 64, SHA),
     ]
     assert [row.model_dump() for row in found if row] == [row.model_dump() for row in rows]
     assert ledger.patch_text(SUBJECTS["patch"]) == "--- a/x\n+++ b/x\n"
@@ -193,13 +211,13 @@ def test_every_row_has_one_event_and_so_has_every_note(ledger: Ledger) -> None:
     ledger.append(*one_of_each(), Note(None, "house.opened", "here", {"b": 1, "a": None}))
     ledger.note("quick-owl-7f3a", "campaign.stopped", "quick-owl-7f3a", {"by": "person"})
     events = ledger.events()
-    assert [event.seq for event in events] == list(range(1, 20))
-    assert {event.kind: event.subject for event in events[:17]} == SUBJECTS
-    assert [(event.kind, event.body) for event in events[17:]] == [
+    assert [event.seq for event in events] == list(range(1, 22))
+    assert {event.kind: event.subject for event in events[:19]} == SUBJECTS
+    assert [(event.kind, event.body) for event in events[19:]] == [
         ("house.opened", '{"a":null,"b":1}'),
         ("campaign.stopped", '{"by":"person"}'),
     ]
-    assert [e.seq for e in ledger.events("quick-owl-7f3a", "campaign.stopped")] == [19]
+    assert [e.seq for e in ledger.events("quick-owl-7f3a", "campaign.stopped")] == [21]
     assert verify_chain(ledger) is None
 
 

@@ -274,6 +274,8 @@ No verdict counts dev in: strings.
 
 - slot 2: log\\_cut
 
+Flagged trials: 1 of 4 (`controller` 0 of 2, `sampler` 1 of 2).
+
 ## Dead ends
 
 - A rate above 1
@@ -372,6 +374,9 @@ def test_what_workers_and_models_write_stays_text() -> None:
     data["results"] |= {"narrative": EVIL, "dead_ends": [EVIL], "recipe": EVIL}
     data["account"]["slots"][1] |= {"reason": EVIL, "notes": EVIL}
     data["account"] |= {"worker": EVIL, "isolation": EVIL, "started_at": EVIL, "ended_at": EVIL}
+    data["account"]["integrity"] = [
+        {"slot": 0, "attempt": 1, "kind": EVIL, "detail": EVIL[:500], "worker": EVIL}
+    ]
     data["account"]["seconds"] = {EVIL: 1.0}
     data["campaign"] = EVIL
     text = report_markdown(RoundReport.model_validate(data))

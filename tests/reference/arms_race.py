@@ -137,6 +137,11 @@ def simulated(
                     "halstead": 100 + 10 * hard,
                     "steps": lines * math.exp(0.3 * hard + dice.gauss(0, 0.1)),
                 },
+                "coverage_by_author": {
+                    str(teacher): int(coverage[2] / 2) + teacher for teacher in range(teachers)
+                },
+                "overlap": 1 - math.exp(-step / 90),
+                "novelty": 0.3 + 0.2 * math.exp(-step / 30),
                 "coverage": dict(
                     zip(("shapes", "behaviours", "cells"), map(int, coverage), strict=True)
                 ),

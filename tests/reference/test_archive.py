@@ -16,7 +16,7 @@ from training.complexity import Complexity
 def task(number: int, *, type: str = "deduction", cell: int = 0, **changes: Any) -> Task:
     """A task of its own; `cell` makes the depth and the cyclomatic complexity."""
     digest = hashlib.sha256(str(number).encode()).hexdigest()[:32]
-    complexity = Complexity(5 + cell, 9, 1 + cell % 3, 2, 1, 18.1, 36.2, number)
+    complexity = Complexity(5 + cell, 9, 1 + cell % 3, 0, 2, 1, 18.1, 36.2, number)
     found: dict[str, Any] = {
         "type": type,
         "prompt": f"task {number}",

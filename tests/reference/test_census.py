@@ -32,7 +32,7 @@ def task(depth: int, *, steps: int | None = None, type: str = "deduction") -> Ta
         detail={},
         shape=f"s{depth}",
         behaviour=f"{type} {depth}",
-        complexity=Complexity(depth, 10 * depth, 1, 2, 1, 0.0, 0.0, steps),
+        complexity=Complexity(depth, 10 * depth, 1, 3, 2, 1, 0.0, 0.0, steps),
         returns="int",
     )
 
@@ -64,7 +64,7 @@ def found() -> dict[str, Any]:
     archive = Archive(10)
     for each in (shallow, deep, guess, of_base):
         assert each.task is not None
-        archive.add(each.task)
+        archive.add(each.task, each.order.author)
     games = [
         played(shallow, ["right", "right"], 0.5, 0.5),
         played(deep, ["right", "wrong"], 1.0),
@@ -92,6 +92,9 @@ def test_the_bases_own_proposals_are_played_and_not_counted(found: dict[str, Any
     assert found["solve_rates"] == {"none": 2, "some": 1, "all": 1}
     assert found["solve_rate"] == pytest.approx((1 + 0.5 + 0 + 0) / 4)
     assert found["coverage"] == {"shapes": 4, "behaviours": 4, "cells": 4}
+    # Of the two teachers; they share none of their cells.
+    assert found["coverage_by_author"] == {"0": 1, "1": 2}
+    assert found["overlap"] == 0
 
 
 def test_means_are_over_texts_and_over_tokens(found: dict[str, Any]) -> None:
@@ -141,7 +144,7 @@ def test_a_step_without_a_task_has_nulls() -> None:
     nulls = {name for name, value in found.items() if value is None}
     assert nulls == {
         *("solve_rate", "teacher_reward", "student_reward", "malformed"),
-        *("student_entropy", "attempt_tokens"),
+        *("student_entropy", "attempt_tokens", "overlap"),
     }
     assert (found["complexity"], found["pass_at"]) == ({}, {})
     assert found["likeness"] == {"of_one": None, "of_two": None}

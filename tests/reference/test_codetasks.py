@@ -246,6 +246,29 @@ def test_cyclomatic_complexity_counts_every_decision(body: str, cyclomatic: int)
 
 
 @pytest.mark.parametrize(
+    ("body", "cognitive"),
+    [
+        ("return x", 0),
+        ("if x: return 1", 1),
+        ("if x: return 1\n    else: return 2", 1 + 1),
+        ("if x: return 1\n    elif x > 2: return 2\n    else: return 3", 1 + 1 + 1),
+        # for, if in it, while in that: each one deeper.
+        ("for i in x:\n        if i:\n            while i: i -= 1", 1 + 2 + 3),
+        ("return x and x and x", 1),
+        ("return x and x or x", 2),
+        ("return 1 if x else 2 if x > 3 else 4", 1 + 2),
+        ("return [a for a in x if a]", 1 + 1),
+        ("try: pass\n    except KeyError:\n        if x: pass", 1 + 2),
+        ("match x:\n        case 1: return 1\n        case _: return 2", 1),
+        ("def g(y):\n        if y: return 1\n    return g", 2),
+        ("return lambda y: 1 if y else 2", 2),
+    ],
+)
+def test_cognitive_complexity_is_dearer_the_deeper_a_break_is(body: str, cognitive: int) -> None:
+    assert complexity_of(f"def f(x):\n    {body}").cognitive == cognitive
+
+
+@pytest.mark.parametrize(
     ("body", "variables"),
     [
         ("return x", 1),
@@ -263,7 +286,7 @@ def test_variables_are_the_names_that_values_are_bound_to(body: str, variables: 
 
 
 def test_a_program_of_nothing_has_no_halstead_volume() -> None:
-    assert complexity_of("") == Complexity(1, 1, 1, 0, 0, 0.0, 0.0)
+    assert complexity_of("") == Complexity(1, 1, 1, 0, 0, 0, 0.0, 0.0)
 
 
 # --- steps

@@ -16,7 +16,7 @@ import pytest
 
 from tests.reference.arms_race import simulated
 from training.marks import mean, running_mean, smoothed, table, values
-from training.member_panels import median_life
+from training.member_panels import median_life, recoveries
 from training.plots import main
 
 REFERENCE = Path(__file__).resolve().parents[2] / "substrate" / "reference"
@@ -85,9 +85,10 @@ def test_a_population_is_drawn_whole(population: Path) -> None:
         "Solve rate of each pair|S3|T3|steps 0 to 19|steps 60 to 79|"
         "Relative to the other role, dotted: no measure of progress. Rings: births",
         "tasks": "Proposals|Tasks solved by|Coverage|Complexity of tasks|Complexity per line|"
-        "Cells covered|Likeness of tasks|valid|duplicate|other reasons|no attempt|cyclomatic",
+        "Cells covered|Likeness of tasks|Cells of each teacher|Novelty of tasks|"
+        "valid|duplicate|other reasons|no attempt|cyclomatic",
         "members": "Likeness|Angles|Stable rank|Size|Children and parents|Size at birth|"
-        "Survival by operator|founder",
+        "Survival by operator|Recovery by operator|founder",
         "exams": "Exam|pass@k of the exam|pass@k of tasks|Agreement|Hall of fame|Cross-play|"
         "k = 8|step 79",
         "training": "Surprisal|Length|Malformed completions|Loss|Gradient norm|Wall time|"
@@ -251,6 +252,22 @@ def test_survival_counts_those_still_there_as_not_dead(tmp_path: Path) -> None:
         "3 born, 1 replaced, median 10",
         "1 born, 1 replaced, median 15",
     ]
+
+
+def test_a_newcomer_has_recovered_when_it_is_rated_as_its_best_parent_was() -> None:
+    def row(step: int, child: float, births: list[dict[str, Any]]) -> dict[str, Any]:
+        # Bounds are means less 3 deviations: 20 of the only parent.
+        return {"step": step, "ratings": {"teachers": [[26, 2], [child, 1]]}, "births": births}
+
+    rows = [row(4, 21, [birth("teacher", 1, "dare")]), row(5, 22, []), row(6, 23, [])]
+    assert recoveries(rows) == {"dare": [(2, True)]}  # 23 - 3 is 20, after two steps
+    assert recoveries(rows[:2]) == {"dare": [(1, False)]}  # not yet, when the run ended
+    again = row(5, 22, [birth("teacher", 1, "masking")])  # replaced before
+    assert recoveries([rows[0], again, row(7, 23, [])]) == {
+        "dare": [(1, False)],
+        "masking": [(2, True)],
+    }
+    assert recoveries([{"step": 1, "births": [birth("teacher", 0, "dare")]}]) == {}
 
 
 @pytest.mark.parametrize(

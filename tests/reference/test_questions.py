@@ -18,7 +18,7 @@ from training.documents import Document, read_folder
 from training.embedded_json import last_object, repaired, without_thoughts
 from training.question_gates import read_question
 from training.question_prompts import choice_prompt, choice_request, free_prompt, free_request
-from training.question_rewards import group_rewards
+from training.question_rewards import group_rewards, taught_rewards
 from training.questions import (
     REASONS,
     Kind,
@@ -659,6 +659,15 @@ def test_an_invalid_completion_earns_less_than_any_valid_one(reader: Reader) -> 
     assert group_rewards(found, {one.id: 0.25}, margin=0.125) == [0.25, -0.125, 0.0, -0.125, 0.0]
     assert group_rewards([one, "malformed"], {one.id: 0.5}, margin=0.125) == [0.5, 0.375]
     assert group_rewards(["malformed", "opt_out"], {}, margin=0.125) == [-0.125, -0.125]
+
+
+def test_a_document_whose_questions_are_worth_the_same_teaches_nothing(reader: Reader) -> None:
+    one, two, three, four = group(reader, 4)
+    found: list[Question | Reason] = [one, "opt_out", two, three, "malformed", four]
+    worths = {one.id: 0.5, two.id: 0.5, three.id: 0.0, four.id: 1.0}
+    # Of the second document the deviation is 1/2, and an invalid completion is that much below 0.
+    assert taught_rewards(found, worths, size=3, margin=1.0) == {3: 0.0, 4: -0.5, 5: 1.0}
+    assert taught_rewards(found[4:5] * 3, {}, size=3, margin=1.0) == {}
 
 
 @BUSY

@@ -20,7 +20,7 @@ TASK = Task(
     detail={},
     shape="s",
     behaviour="b",
-    complexity=Complexity(1, 1, 1, 1, 1, 0.0, 0.0),
+    complexity=Complexity(1, 1, 1, 0, 1, 1, 0.0, 0.0),
     returns="int",
 )
 

@@ -26,12 +26,13 @@ them PPO's clipping, which would never act on the solver's one step.
 """
 
 from collections.abc import Sequence
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from training.alignment import alignment
 from training.dugrpo import FORMS
 from training.frontier import Problem
 from training.influence import SCORES, Influence, SecondMoment, influence
@@ -45,7 +46,7 @@ from training.models import load_tokenizer, token_counter
 from training.passage import Passage
 from training.posed import Posed, pose_problems, pose_questions
 from training.probe import Step, halved_reliability, probe, solutions
-from training.question_rewards import group_rewards
+from training.question_rewards import taught_rewards
 from training.questionbook import Questionbook
 from training.questions import Question, Reason, count_reasons, without_repeats
 from training.reliability import why_unreliable
@@ -80,10 +81,7 @@ LABELLED = 0  # problems that have answers, the first ones; 0: all
 WORTH = "influence"  # or "chance", "variance", "difficulty": see training/worths.py
 SCORE = "preconditioned_cosine"  # theirs; or "cosine", "preconditioned_dot", "dot"
 ADVANTAGE = "dugrpo"  # theirs; or "group", "batch", "none": see training/dugrpo.py
-# What an invalid question is below the worst valid one of its document, in deviations of those. A
-# document whose questions are all worth the same teaches nothing: if it did, a generator whose
-# questions have no influence would learn to write easy ones, which are valid.
-MARGIN = 1.0
+MARGIN = 1.0  # what an invalid question is below its document's worst valid one, in deviations
 GENERATOR_RATE = 2e-3  # 0: it stays what the base is
 GATHERS = 16  # completions with an advantage, from step to step, before it learns from all of them
 WARM_UP = 2  # steps before it learns: AdamW knows no sizes before, and its steps are signs
@@ -224,8 +222,9 @@ class Run:
         if diverse and self.scoring:
             against, reliability = self.target.gradient(self.mirror, normaliser)
         measured = self.measure(answers, len(trained), against, normaliser, adapter)
-        scores: dict[str, float] = {}
-        if measured is not None and reliability is not None:
+        scores, aligned = dict[str, float](), None
+        if measured is not None and against is not None:
+            aligned = alignment(measured.gradient, against, self.moment(adapter))
             # Questions stand before the target problems that are practised.
             values = SCORES[SCORE](measured).tolist()[: len(diverse)]
             scores = {q.id: value for q, value in zip(diverse, values, strict=True)}
@@ -255,11 +254,11 @@ class Run:
 
         # S5 and S6. Both learn, neither sees the other's step.
         refusal = self.refusal(reliability)
-        rewards, lessons = self.teach(asked, written, found, questions, posed, scores)
+        rewards, lessons = self.teach(written, found, questions, posed, scores)
         if measured is not None:
             row_P = self.mirror.as_row(measured.gradient, adapter) / len(trained)
             self.table.population.gradients_G_P[SOLVER] += row_P
-        loss, gradient_norms = self.table.learn(
+        taught, gradient_norms = self.table.learn(
             [] if refusal else lessons,
             [GENERATOR_RATE, SOLVER_RATE],
             gather={"generator": GATHERS},
@@ -270,26 +269,22 @@ class Run:
         watch.lap("train")
 
         self.journal.step(
-            loss=loss,
+            loss=taught.loss,
+            lessons={"tokens": taught.tokens, "clipped": taught.clipped},
             tokens=self.journal.tokens,
             documents=self.book.documents,
             questions=count_reasons(found),
             generator_reward=fmean(rewards) if rewards else None,
             generator_refused=refusal,
-            target={
-                "problems": len(problems),
-                "sometimes": sum(one.sometimes for one in target),
-                "reward": fmean(r for one in target for r in one.rewards) if target else None,
-                "depth": fmean(p.get("depth", 1) for p in problems) if problems else None,
-                "reliability": reliability,
-            },
+            target=self.target.told(problems, target, reliability),
+            alignment=aligned,
             trained=len(trained),
             probe=probed,
             gradient_norms=gradient_norms,
             seconds=watch.seconds,
             generator=manner(written, MAX_TOKENS),
             solver=manner([t for one in [*posed, *target] for t in one.attempts], MAX_TOKENS),
-            **inquest(self.book, passages, asked, found, questions, posed, scores, measured),
+            **inquest(self.book.facts, passages, asked, found, questions, posed, scores, measured),
         )
 
     def passages(self, problems: Sequence[Problem]) -> list[Passage]:
@@ -357,7 +352,6 @@ class Run:
 
     def teach(
         self,
-        asked: Sequence[Passage],
         written: Sequence[Text],
         found: Sequence[Question | Reason],
         questions: Sequence[Question],
@@ -370,21 +364,14 @@ class Run:
             question.id: WORTHS[WORTH](one.grades, scores.get(question.id, 0.0), dice)
             for question, one in zip(questions, posed, strict=True)
         }
-        rewards: list[float] = []
-        places: list[int] = []
-        for start in range(0, len(asked), QUESTIONS):
-            group = found[start : start + QUESTIONS]
-            spread = pstdev([worths[q.id] for q in group if isinstance(q, Question)] or [0.0])
-            if spread > 0:
-                rewards += group_rewards(group, worths, margin=MARGIN * spread)
-                places += range(start, start + QUESTIONS)
+        rewards = taught_rewards(found, worths, size=QUESTIONS, margin=MARGIN)
         if not rewards:
             return [], []
-        groups_N = torch.tensor(places) // QUESTIONS
-        advantages = FORMS[ADVANTAGE](torch.tensor(rewards, dtype=torch.float64), groups_N)
-        return rewards, [
+        earned_N = torch.tensor([*rewards.values()], dtype=torch.float64)
+        advantages = FORMS[ADVANTAGE](earned_N, torch.tensor([*rewards]) // QUESTIONS)
+        return [*rewards.values()], [
             Lesson(written[place], ("generator", GENERATOR), advantage)
-            for place, advantage in zip(places, advantages.tolist(), strict=True)
+            for place, advantage in zip(rewards, advantages.tolist(), strict=True)
         ]
 
     def seed(self, purpose: str) -> int:

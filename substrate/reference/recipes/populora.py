@@ -43,6 +43,7 @@ from training.exam import exam
 from training.journal import OUT, Job, Journal, read_job
 from training.match import Order, Played, Proposal
 from training.models import load_tokenizer
+from training.novelty import novelty
 from training.operators import SETS
 from training.promptbook import Promptbook
 from training.ratings import after_match, draw_matches, lower_bound, win_probability, winner
@@ -103,7 +104,7 @@ GRACE = 1  # evolution events that a newcomer is spared at. Published: 0
 YARDSTICK = 64  # problems of the target set that choose the student to deliver
 ARCHIVE = 16384  # tasks that are kept: Absolute Zero's cap
 CHECKPOINT_EVERY = 10  # steps
-DIVERSITY_EVERY = 10  # steps, of its metrics
+DIVERSITY_EVERY = 10  # steps, of its metrics and of novelty
 
 # Measurements, outside the budget: a tenth of what it has, at these values.
 MEASURE_EVERY = 50  # steps; 0: never
@@ -209,7 +210,7 @@ class Run:
         taste = Taste(exponent=TASTE, invalid=INVALID, gap=GAP)
         marks = teachers_marks(proposals, graded, taste, base=self.base)
         marks += students_marks(played)
-        loss, gradient_norms = self.table.learn(
+        taught, gradient_norms = self.table.learn(
             lessons(marks, reinforce_plus_baseline if WHITEN else centred),
             [TEACHER_RATE] * TEACHERS + [STUDENT_RATE] * STUDENTS,
             gather={"teacher": TEACHER_GATHERS, "student": STUDENT_GATHERS},
@@ -232,12 +233,14 @@ class Run:
         watch.lap("evolve")
 
         self.journal.step(
-            loss=loss,
+            loss=taught.loss,
+            lessons={"tokens": taught.tokens, "clipped": taught.clipped},
             tokens=self.journal.tokens,
             matches=matches,
             ratings={f"{role.name}s": rated(role.ratings) for role in self.roles},
             births=births,
             diversity=self.diversity() if number % DIVERSITY_EVERY == 0 else None,
+            novelty=self.novelty(proposals) if number % DIVERSITY_EVERY == 0 else None,
             gradient_norms=gradient_norms,
             seconds=watch.seconds,
             **measured,
@@ -311,6 +314,13 @@ class Run:
             )
             for role in self.roles
         }
+
+    def novelty(self, proposals: Sequence[Proposal]) -> float | None:
+        """How far this step's tasks of the teachers are from earlier ones."""
+        own = [p.task for p in proposals if p.task and p.order.author != self.base]
+        return novelty(
+            own, self.table.archive, dice_of(self.job.seed, self.journal.steps, "novelty")
+        )
 
     def measure(self, proposals: Sequence[Proposal]) -> dict[str, Any]:
         """Cross-play and an exam of the students; at the first one the base sits it too."""

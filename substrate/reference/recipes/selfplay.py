@@ -117,7 +117,7 @@ def step(job: Job, journal: Journal, table: Table) -> None:
     taste = Taste(exponent=TASTE, invalid=INVALID, gap=GAP)
     marks = teachers_marks(proposals, played, taste, base=base)
     marks += students_marks(played, by_task=GROUPED)
-    loss, gradient_norms = table.learn(
+    taught, gradient_norms = table.learn(
         lessons(marks, centred if GROUPED else relative_to_tasks),
         [STUDENT_RATE],
         gather={"teacher": TEACHER_GATHERS, "student": STUDENT_GATHERS},
@@ -130,7 +130,8 @@ def step(job: Job, journal: Journal, table: Table) -> None:
         measured = measure(job, journal, table)
     watch.lap("measure")
     journal.step(
-        loss=loss,
+        loss=taught.loss,
+        lessons={"tokens": taught.tokens, "clipped": taught.clipped},
         tokens=journal.tokens,
         gradient_norms=gradient_norms,
         seconds=watch.seconds,

@@ -17,6 +17,8 @@ import random
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from itertools import combinations
+from statistics import fmean
 from typing import Any
 
 from training.codetasks import TYPES, Task
@@ -51,6 +53,7 @@ class Archive:
         self._prompts: dict[str, None] = {}
         self._shapes: dict[str, None] = {}
         self._kinds: dict[tuple[int, int, str], None] = {}
+        self._authors: dict[int, dict[tuple[int, int, str], None]] = {}  # whose kinds these were
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -63,8 +66,8 @@ class Archive:
         """What is in it, in an order that means nothing and a resumed archive has too."""
         return list(self._entries)
 
-    def add(self, task: Task) -> bool:
-        """Take a task in; False, and nothing else, if it is no new one."""
+    def add(self, task: Task, author: int = 0) -> bool:
+        """Take a task in; False, and nothing else, if it is no new one. `author` is a number."""
         if task in self:
             return False
         self._behaviours[task.behaviour] = None
@@ -72,6 +75,7 @@ class Archive:
         self._shapes[task.shape] = None
         kind = (task.complexity.depth, task.complexity.cyclomatic, task.returns)
         self._kinds[kind] = None
+        self._authors.setdefault(author, {})[kind] = None
         self._places[task.behaviour] = len(self._entries)
         self._entries.append(Entry(task))
         self._cells[_cell(task)] += 1
@@ -136,6 +140,18 @@ class Archive:
             "cells": len(self._kinds),
         }
 
+    def coverage_by_author(self) -> dict[int, int]:
+        """How many of these cells each author has reached with a new task, by its number."""
+        return {author: len(kinds) for author, kinds in sorted(self._authors.items())}
+
+    def overlap(self, authors: Collection[int]) -> float | None:
+        """Jaccard's index of the cells of two authors, the mean over pairs of those that have any;
+        None where there is no such pair.
+        """
+        reached = [set(self._authors[each]) for each in authors if self._authors.get(each)]
+        pairs = [len(one & two) / len(one | two) for one, two in combinations(reached, 2)]
+        return fmean(pairs) if pairs else None
+
     def to_json(self) -> dict[str, Any]:
         """All of it, from which it goes on exactly."""
         return {
@@ -151,6 +167,7 @@ class Archive:
             "prompts": list(self._prompts),
             "shapes": list(self._shapes),
             "cells": [list(kind) for kind in self._kinds],
+            "authors": [[author, [*map(list, its)]] for author, its in self._authors.items()],
         }
 
     @staticmethod
@@ -167,6 +184,10 @@ class Archive:
         archive._prompts = dict.fromkeys(found["prompts"])
         archive._shapes = dict.fromkeys(found["shapes"])
         archive._kinds = dict.fromkeys((d, c, name) for d, c, name in found["cells"])
+        archive._authors = {
+            author: dict.fromkeys((d, c, name) for d, c, name in its)
+            for author, its in found["authors"]
+        }
         return archive
 
     def _common_place(self) -> int:

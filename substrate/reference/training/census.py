@@ -56,6 +56,12 @@ def census(
             for name in (tasks[0] if tasks else ())
         },
         "coverage": archive.coverage(),
+        "coverage_by_author": {
+            str(author): cells
+            for author, cells in archive.coverage_by_author().items()
+            if author != base
+        },
+        "overlap": archive.overlap({proposal.order.author for proposal in own}),
         "likeness": likeness(own),
     }
 

@@ -7,6 +7,7 @@ substance; `steps` alone is of a run, and no spelling can blow it up.
 import ast
 import math
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from training.syntax import depth_of, parts
@@ -17,6 +18,7 @@ class Complexity:
     depth: int  # nodes of the syntax tree from the root to the deepest leaf
     nodes: int  # of the syntax tree, without Load, Store and Del
     cyclomatic: int  # 1 and every decision of the whole program (McCabe, IEEE TSE 2, 1976)
+    cognitive: int  # breaks in the flow, each dearer the deeper it is nested (Campbell, 2018)
     lines: int  # on which a node of the tree begins
     variables: int  # different names that values are bound to, parameters among them
     halstead_volume: float  # bits (Halstead, Elements of Software Science, 1977)
@@ -32,6 +34,7 @@ def measure(tree: ast.Module, steps: int | None = None) -> Complexity:
         depth=depth_of(tree),
         nodes=len(nodes),
         cyclomatic=1 + sum(_decisions(node) for node in nodes),
+        cognitive=_cognitive_of(tree, 0),
         lines=len({node.lineno for node in nodes if isinstance(node, _PLACED)}),
         variables=len({name for node in nodes for name in _variables(node)}),
         halstead_volume=volume,
@@ -73,6 +76,53 @@ def _decisions(node: ast.AST) -> int:
         case ast.match_case():
             return 1
     return 0
+
+
+def _cognitive(nodes: Iterable[ast.AST], nesting: int) -> int:
+    """Cognitive complexity: 1 for each break of the flow and 1 for each level that it is nested in;
+    1 alone for `elif`, `else` and each run of one boolean operator; recursion is not looked for.
+
+    Breaks are if, loops, handlers, match and conditional expressions, and comprehensions with
+    their conditions, which the paper does not name, as the loops that they are. What is defined
+    inside a function is nested one deeper than it.
+    """
+    return sum(_cognitive_of(node, nesting) for node in nodes)
+
+
+def _cognitive_of(node: ast.AST, nesting: int) -> int:
+    match node:
+        case ast.If(test=test, body=body, orelse=orelse):
+            found = 1 + nesting + _cognitive([test], nesting) + _cognitive(body, nesting + 1)
+            return found + _else(orelse, nesting)
+        case ast.For() | ast.AsyncFor() | ast.While():
+            head = [node.test] if isinstance(node, ast.While) else [node.target, node.iter]
+            found = 1 + nesting + _cognitive(head, nesting) + _cognitive(node.body, nesting + 1)
+            return found + _else(node.orelse, nesting)
+        case ast.ExceptHandler(body=body) | ast.Match(cases=body):
+            return 1 + nesting + _cognitive(body, nesting + 1)
+        case ast.IfExp():
+            return 1 + nesting + _cognitive(parts(node), nesting + 1)
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            loops = [1 + nesting + len(each.ifs) for each in node.generators]
+            return sum(loops) + _cognitive(parts(node), nesting + 1)
+        case ast.BoolOp():
+            return 1 + _cognitive(parts(node), nesting)
+        case ast.Module(body=body) | ast.ClassDef(body=body):
+            outermost = (ast.FunctionDef, ast.AsyncFunctionDef)
+            return sum(
+                _cognitive(parts(each) if isinstance(each, outermost) else [each], nesting)
+                for each in body
+            )
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+            return _cognitive(parts(node), nesting + 1)
+    return _cognitive(parts(node), nesting)
+
+
+def _else(nodes: Sequence[ast.stmt], nesting: int) -> int:
+    """Of an `else`; of an `elif`, which is an `if` alone in it, as one that is nested no deeper."""
+    if len(nodes) == 1 and isinstance(nodes[0], ast.If):
+        return _cognitive_of(nodes[0], nesting) - nesting
+    return 1 + _cognitive(nodes, nesting + 1) if nodes else 0
 
 
 def _variables(node: ast.AST) -> list[str]:

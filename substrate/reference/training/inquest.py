@@ -1,21 +1,21 @@
 """An inquest into one step of a generator and a solver: what was asked, and what scores go with."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import Any
 
 from training.influence import Influence, cosine
 from training.match import Text
+from training.pass_at import mean_pass_at
 from training.passage import Passage
 from training.posed import Posed
 from training.probe import rank_correlation
-from training.questionbook import Questionbook
 from training.questions import Question, Reason
 
 
 def inquest(
-    book: Questionbook,
+    facts_of: Callable[[Question], Mapping[str, Any]],
     passages: Sequence[Passage],
     asked: Sequence[Passage],
     found: Sequence[Question | Reason],
@@ -25,16 +25,21 @@ def inquest(
     measured: Influence | None,
 ) -> dict[str, Any]:
     """Metrics of a step, by name; a mean over nothing is null, a group without anything is absent.
+    `facts_of` is what a questionbook knows of a question.
 
     Scores are those of questions that were solved sometimes: others have none. `valid_by_kind` and
     `score_by_kind`, `..._topic` and `..._depth` are means by what is known of documents and
     questions, which nobody was told.
     """
-    facts = {question.id: book.facts(question) for question in questions}
+    facts = {question.id: facts_of(question) for question in questions}
     kinds = {passage.id: passage.kind for passage in passages}
     grades = [one.grades for one in posed]
     rates = [its.count("right") / len(its) for its in grades]
     lengths = {q.id: _mean(_lengths(one.attempts)) for q, one in zip(questions, posed, strict=True)}
+    malformed = {
+        question.id: its.count("malformed") / len(its)
+        for question, its in zip(questions, grades, strict=True)
+    }
     rate_of = dict(zip((question.id for question in questions), rates, strict=True))
     scored = [question for question in questions if question.id in scores]
     values = [scores[question.id] for question in scored]
@@ -49,6 +54,7 @@ def inquest(
             "all": sum(rate == 1 for rate in rates),
         },
         "solve_rate": _mean(rates),
+        "pass_at": _passes(grades),
         "malformed": _mean([float(g == "malformed") for its in grades for g in its]),
         "key_right": _mean(keys),
         "question_depth": _mean([f["depth"] for f in facts.values() if "depth" in f]),
@@ -61,6 +67,7 @@ def inquest(
             "positive": _mean([float(value > 0) for value in values]),
             "with_cosine": rank_correlation(values, raw),
             "with_variance": rank_correlation(values, spreads),
+            "with_malformed": rank_correlation(values, [malformed[q.id] for q in scored]),
             "with_length": rank_correlation(values, [lengths[q.id] or 0.0 for q in scored]),
             "within_document": _mean(_deviations(scored, values)),
         },
@@ -81,14 +88,27 @@ def inquest(
 
 
 def manner(texts: Sequence[Text], max_tokens: int) -> dict[str, float | None]:
-    """How completions were written: tokens of one, the share that was cut off, nats a token."""
+    """How completions were written: tokens of one, the share that was cut off, nats a token, and
+    the share that begins with the most frequent first word: near 1 where all are written alike.
+    """
     lengths = _lengths(texts)
     tokens = sum(lengths)
+    openers = Counter(text.text.split(maxsplit=1)[0] for text in texts if text.text.strip())
     return {
+        "opener": max(openers.values()) / len(texts) if openers else None,
         "tokens": _mean(lengths),
         "cut_off": _mean([float(length >= max_tokens) for length in lengths]),
         "surprisal": -sum(sum(text.logprobs) for text in texts) / tokens if tokens else None,
     }
+
+
+def _passes(grades: Sequence[Sequence[str]]) -> dict[str, float]:
+    """The mean of pass@k over questions with all attempts, of which soundings leave some out: those
+    questions are solved always or never, and count as such.
+    """
+    most = max(map(len, grades), default=0)
+    right = [round(most * its.count("right") / len(its)) for its in grades]
+    return mean_pass_at(most, right)
 
 
 def _lengths(texts: Sequence[Text]) -> list[float]:

@@ -30,19 +30,28 @@ class Lesson:
         )
 
 
+@dataclass(frozen=True)
+class Taught:
+    """What came of lessons."""
+
+    loss: float
+    tokens: int = 0  # that have a gradient
+    clipped: int = 0  # of them: whose ratio of probabilities is past where it is clipped
+
+
 def add_gradients(
     population: Population, lessons: Sequence[Lesson], *, clip_ratio: float, temperature: float
-) -> float:
-    """Add the gradient of the clipped policy-gradient loss to the members' factors; give the loss.
+) -> Taught:
+    """Add the gradient of the clipped policy-gradient loss to the members' factors.
 
-    It is the sum over batches of the mean over their tokens (token-mean, as in verl's PPO). Lessons
-    of advantage 0 count in that mean; having no gradient, they are not computed.
+    The loss is the sum over batches of the mean over their tokens (token-mean, as in verl's PPO).
+    Lessons of advantage 0 count in that mean; having no gradient, they are not computed.
     """
     tokens = Counter[tuple[str, int]]()
     for lesson in lessons:
         tokens[lesson.batch] += len(lesson.text.row.completion)
     taught = [lesson for lesson in lessons if lesson.advantage != 0]
-    total = 0.0
+    total, clipped = 0.0, 0
     for some in _passes(sorted(taught, key=lambda lesson: lesson.text.row.member)):
         logprobs_N_T, mask_N_T = population.logprobs([x.text.row for x in some], temperature)
         old_N_T = torch.zeros_like(logprobs_N_T)
@@ -59,7 +68,11 @@ def add_gradients(
         )
         loss.backward()
         total += float(loss.detach())
-    return total
+        # A gain is clipped where the ratio has gone too far in its advantage's direction.
+        gone_N_T = (logprobs_N_T.detach() - old_N_T.to(logprobs_N_T.device)).exp() - 1
+        signs_N = weights_N.to(logprobs_N_T.device).sign()
+        clipped += int(((gone_N_T * signs_N[:, None] > clip_ratio) * mask_N_T).sum())
+    return Taught(total, sum(len(lesson.text.row.completion) for lesson in taught), clipped)
 
 
 def _passes(lessons: Sequence[Lesson]) -> list[list[Lesson]]:

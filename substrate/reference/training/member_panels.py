@@ -21,6 +21,7 @@ from training.marks import (
     line,
     values,
 )
+from training.ratings import Rating, lower_bound
 
 OFFSETS = (0.0, 0.1, -0.1, 0.2, -0.2, 0.3, -0.3)  # of dots that would hide one another
 DOTS: dict[str, Any] = {"markersize": 4, "alpha": 0.7}
@@ -60,23 +61,40 @@ def growth(axes: Axes, rows: Rows) -> None:
 
 
 def survival(axes: Axes, rows: Rows) -> None:
-    lives = _lives(rows)
-    if not lives:
-        return
-    for place, spans in enumerate(lives.values()):
-        for died, colour, fill in ((True, RED, "full"), (False, BLUE, "none")):
-            ages = [age for age, dead in spans if dead == died]
-            axes.plot(ages, _heights(place, len(ages)), "o", color=colour, fillstyle=fill, **DOTS)
-        median = median_life(spans)
-        if median is not None:
-            axes.plot([median, median], [place - 0.4, place + 0.4], color=INK, linewidth=2)
-        text = f"{len(spans)} born, {sum(died for _, died in spans)} replaced, "
-        text += "median not reached" if median is None else f"median {median}"
-        axes.text(1.01, place, text, transform=axes.get_yaxis_transform(), va="center", size=8)
-    _operators(axes, [*lives])
-    axes.set_xlim(left=0)
+    _spans(axes, _lives(rows), "replaced", RED, BLUE)
     caption = "Dots: members that were replaced. Rings: those still there. Bars: the median life"
     finish(axes, "Survival by operator", caption, "", x="steps from birth")
+
+
+def recovery(axes: Axes, rows: Rows) -> None:
+    _spans(axes, recoveries(rows), "recovered", BLUE, RED)
+    caption = "Dots: newcomers whose rating's bound came up to their best parent's at their birth. "
+    caption += "Rings: those that did not while they were there. Bars: the median"
+    finish(axes, "Recovery by operator", caption, "", x="steps from birth")
+
+
+def recoveries(rows: Rows) -> dict[str, list[tuple[int, bool]]]:
+    """By operator, for each of its children the steps until it was rated as high as its best parent
+    when it was born, and whether it came to that; else the steps that it was there.
+    """
+    found: dict[str, list[tuple[int, bool]]] = {}
+    waiting: dict[tuple[str, int], tuple[str, int, float]] = {}  # operator, birth, bar
+    for row in rows:
+        step = row["step"]
+        for place, (operator, born, bar) in list(waiting.items()):
+            if step > born and any(bound >= bar for bound in _bounds(row, place[0], [place[1]])):
+                found.setdefault(operator, []).append((step - born, True))
+                del waiting[place]
+        for birth in row.get("births") or []:
+            place = birth["role"], birth["member"]
+            if place in waiting:
+                operator, born, _ = waiting.pop(place)
+                found.setdefault(operator, []).append((step - born, False))
+            if bounds := _bounds(row, birth["role"], birth["parents"]):
+                waiting[place] = birth["operator"], step, max(bounds)
+    for operator, born, _ in waiting.values():
+        found.setdefault(operator, []).append((rows[-1]["step"] - born, False))
+    return dict(sorted(found.items()))
 
 
 def median_life(spans: Sequence[tuple[int, bool]]) -> int | None:
@@ -90,6 +108,34 @@ def median_life(spans: Sequence[tuple[int, bool]]) -> int | None:
         if share < 0.5 + 1e-9:
             return age
     return None
+
+
+def _bounds(row: Row, role: str, members: Sequence[int]) -> list[float]:
+    """The lower bounds of members' ratings; empty where the row has no ratings."""
+    ratings = (row.get("ratings") or {}).get(f"{role}s")
+    return [lower_bound(Rating(*ratings[member])) for member in members] if ratings else []
+
+
+def _spans(
+    axes: Axes, spans_of: dict[str, list[tuple[int, bool]]], ended: str, seen: str, unseen: str
+) -> None:
+    """A dot or a ring for each span by operator, with colours for ends that were seen or not."""
+    if not spans_of:
+        return
+    for place, spans in enumerate(spans_of.values()):
+        for end, colour, fill in ((True, seen, "full"), (False, unseen, "none")):
+            lengths = [length for length, is_over in spans if is_over == end]
+            axes.plot(
+                lengths, _heights(place, len(lengths)), "o", color=colour, fillstyle=fill, **DOTS
+            )
+        median = median_life(spans)
+        if median is not None:
+            axes.plot([median, median], [place - 0.4, place + 0.4], color=INK, linewidth=2)
+        text = f"{len(spans)} born, {sum(is_over for _, is_over in spans)} {ended}, "
+        text += "median not reached" if median is None else f"median {median}"
+        axes.text(1.01, place, text, transform=axes.get_yaxis_transform(), va="center", size=8)
+    _operators(axes, [*spans_of])
+    axes.set_xlim(left=0)
 
 
 def _of_roles(axes: Axes, rows: Rows, key: str) -> None:

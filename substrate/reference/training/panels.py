@@ -52,7 +52,14 @@ Panel = Callable[[Axes, Rows], None]
 COLUMNS = 6  # of the grid that panels are laid out on
 WINDOWS = 4  # of the run, for each of which pairs are shown
 REASONS = 6  # why proposals are refused: the most frequent ones have a layer of their own
-MEASURES = {"nodes": BLUE, "steps": ORANGE, "lines": SKY, "depth": GREEN, "cyclomatic": PINK}
+MEASURES = {
+    "nodes": BLUE,
+    "steps": ORANGE,
+    "lines": SKY,
+    "depth": GREEN,
+    "cyclomatic": PINK,
+    "cognitive": RED,
+}
 ROLES = ("teacher", "student")
 
 
@@ -161,6 +168,22 @@ def likeness(axes: Axes, rows: Rows) -> None:
     finish(axes, "Likeness of tasks", caption, "chance", from_0=True)
 
 
+def authors_cells(axes: Axes, rows: Rows) -> None:
+    authors = sorted({key for row in rows for key in row.get("coverage_by_author") or {}}, key=int)
+    for author, (colour, style) in zip(authors, member_styles(len(authors)), strict=True):
+        cells_S = values(rows, "coverage_by_author", author)
+        line(axes, rows, cells_S, f"T{author}", colour, style, smooth=False)
+    finish(axes, "Cells of each teacher", "Those with a new task of its own", "cells", from_0=True)
+
+
+def novelty(axes: Axes, rows: Rows) -> None:
+    line(axes, rows, values(rows, "novelty"), "novelty", BLUE)
+    line(axes, rows, values(rows, "overlap"), "overlap of teachers", RED, "--")
+    share_axis(axes)
+    caption = "Distance to the nearest earlier tasks; cells that two teachers share"
+    finish(axes, "Novelty of tasks", caption, "share", from_0=True)
+
+
 # Training.
 
 
@@ -242,6 +265,8 @@ SECTIONS: Mapping[str, tuple[str, Sequence[tuple[int, Panel]]]] = {
             (2, complexity_per_line),
             (2, cells),
             (2, likeness),
+            (2, authors_cells),
+            (2, novelty),
         ],
     ),
     "questions": (
@@ -270,6 +295,7 @@ SECTIONS: Mapping[str, tuple[str, Sequence[tuple[int, Panel]]]] = {
             (2, member_panels.kinship),
             (2, member_panels.growth),
             (6, member_panels.survival),
+            (6, member_panels.recovery),
         ],
     ),
     "exams": (

@@ -1,9 +1,30 @@
-"""What the generator earns for its completions about one document."""
+"""What the generator earns for its completions, document by document."""
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import pstdev
 
 from training.questions import Question, Reason
+
+
+def taught_rewards(
+    found: Sequence[Question | Reason], worths: Mapping[str, float], *, size: int, margin: float
+) -> dict[int, float]:
+    """Rewards by the completion's place, of documents that teach something; each document has
+    `size` completions, one document behind another.
+
+    A document teaches where its valid questions differ in worth. If it did where they are worth the
+    same, a generator whose questions have no influence would learn to write easy ones, which are
+    valid. `margin` is in standard deviations of those worths.
+    """
+    rewards: dict[int, float] = {}
+    for start in range(0, len(found), size):
+        group = found[start : start + size]
+        spread = pstdev([worths[one.id] for one in group if isinstance(one, Question)] or [0.0])
+        if spread > 0:
+            earned = group_rewards(group, worths, margin=margin * spread)
+            rewards |= dict(enumerate(earned, start))
+    return rewards
 
 
 def group_rewards(

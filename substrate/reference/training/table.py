@@ -15,7 +15,7 @@ from training import checkpoint
 from training.archive import Archive
 from training.codetasks import Task
 from training.journal import Job, Journal
-from training.lessons import Lesson, add_gradients
+from training.lessons import Lesson, Taught, add_gradients
 from training.match import DUPLICATE, VALID, Order, Played, Proposal, Text
 from training.member_adam import MemberAdam
 from training.models import load_base, load_tokenizer
@@ -119,7 +119,7 @@ class Table:
             if isinstance(task, str):
                 proposals.append(Proposal(order, text, None, task))
             else:
-                reason = VALID if self.archive.add(task) else DUPLICATE
+                reason = VALID if self.archive.add(task, order.author) else DUPLICATE
                 proposals.append(Proposal(order, text, task, reason))
         return proposals
 
@@ -151,13 +151,13 @@ class Table:
         gather: Mapping[str, int],
         clip_norm: float,
         clip_ratio: float,
-    ) -> tuple[float, list[float]]:
+    ) -> tuple[Taught, list[float]]:
         """Lessons are gathered until a member has, in one role, as many with an advantage as
         `gather` says for that role; then it learns from all of them at once, at its rate. Until
         then it does not change, so that they stay its own policy's.
 
-        Returns the loss, and the norm of each member's gradient before it was clipped: 0 for one
-        that did not learn.
+        Returns what was taught, and the norm of each member's gradient before it was clipped: 0 for
+        one that did not learn.
         """
         for lesson in lessons:
             self._gathered.setdefault(lesson.batch, []).append(lesson)
@@ -166,11 +166,11 @@ class Table:
             for batch, some in self._gathered.items()
             if sum(lesson.advantage != 0 for lesson in some) >= gather[batch[0]]
         ]
-        taught = [lesson for batch in due for lesson in self._gathered.pop(batch)]
-        loss = add_gradients(
-            self.population, taught, clip_ratio=clip_ratio, temperature=self._temperature
+        lessons = [lesson for batch in due for lesson in self._gathered.pop(batch)]
+        taught = add_gradients(
+            self.population, lessons, clip_ratio=clip_ratio, temperature=self._temperature
         )
-        return loss, self.optimiser.step(rates, clip_norm=clip_norm)
+        return taught, self.optimiser.step(rates, clip_norm=clip_norm)
 
     def replace(self, place: int, adapter: Mapping[str, torch.Tensor]) -> None:
         """Another member in this place: moments and lessons belonged to the one that was there."""

@@ -8,6 +8,7 @@ importance weights. So many problems are asked in a step that the gradient is re
 import random
 from collections.abc import Sequence
 from dataclasses import asdict
+from statistics import fmean
 from typing import Any
 
 from torch import Tensor
@@ -50,6 +51,18 @@ class Target:
         self._frontier.note(problems, [one.sometimes for one in posed])
         fresh = [one for one in posed if one.sometimes]
         self._remembered = [*self._remembered, *fresh][-self._limit :]
+
+    def told(
+        self, problems: Sequence[Problem], posed: Sequence[Posed], reliability: float | None
+    ) -> dict[str, Any]:
+        """Metrics of a step's problems and of the gradient's reliability."""
+        return {
+            "problems": len(problems),
+            "sometimes": sum(one.sometimes for one in posed),
+            "reward": fmean(r for one in posed for r in one.rewards) if posed else None,
+            "depth": fmean(p.get("depth", 1) for p in problems) if problems else None,
+            "reliability": reliability,
+        }
 
     def gradient(self, mirror: Mirror, normaliser: float) -> tuple[dict[str, Tensor], float]:
         """The gradient at the weights that the mirror shows, and its reliability, by which `count`

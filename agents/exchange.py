@@ -1,0 +1,21 @@
+"""An exchange with a model that is asked for data: what it was asked, by hash, and its answer."""
+
+import re
+from dataclasses import asdict
+
+from agents.messages import Reply, Request
+from policies.canonical import digest
+
+_FENCED = re.compile(r"\s*```[a-zA-Z]*\s*\n(.*)\n\s*```\s*", re.DOTALL)
+
+
+def prompt_sha256(request: Request) -> str:
+    """sha256 (hex) of the canonical JSON of everything that a model was told."""
+    return digest(asdict(request))
+
+
+def answer_text(reply: Reply) -> str:
+    """The text of an answer, without the one code fence that may stand around all of it."""
+    text = reply.message.text
+    fenced = _FENCED.fullmatch(text)
+    return fenced[1] if fenced and "```" not in fenced[1] else text
