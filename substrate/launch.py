@@ -171,15 +171,17 @@ def _within_reach(path: str, stage: str) -> bool:
 
 
 def _hand_over(folder: str, user: int) -> None:
-    """Make a folder with all that is in it the jail's user's own."""
-    os.lchown(folder, user, user)
-    for inside, folders, files in os.walk(folder):
+    """Make a folder with all that is in it the jail's user's own.
+
+    By descriptors of its folders, so that nobody leads this elsewhere by a link put there meanwhile.
+    """
+    for _, folders, files, inside in os.fwalk(folder):
+        os.fchown(inside, user, user)
         for name in (*folders, *files):
-            path = os.path.join(inside, name)
-            info = os.lstat(path)
+            info = os.lstat(name, dir_fd=inside)
             # A second name of a file may be somebody else's.
             if stat.S_ISDIR(info.st_mode) or info.st_nlink == 1:
-                os.lchown(path, user, user)
+                os.chown(name, user, user, dir_fd=inside, follow_symlinks=False)
 
 
 def _memory_file(name: str, content: bytes) -> int:
