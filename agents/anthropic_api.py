@@ -49,12 +49,26 @@ def body_of(request: Request, model: Model, *, forced: bool) -> dict[str, Any]:
         choice = {"type": "any"} if request.tools else {"type": "tool", "name": ANSWER}
         body["tool_choice"] = choice
     elif request.schema is not None:
-        # What the API's grammar cannot say goes into descriptions; who asked checks all of it.
+        # Ranges and lengths go into descriptions there; who asked checks all of it.
         schema = anthropic.transform_schema(request.schema)
         body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
     if tools:
         body["tools"] = tools
     return body
+
+
+def takes_schema(schema: dict[str, Any]) -> bool:
+    """Whether structured output can say the schema.
+
+    It knows no objects with keys of any name, and no value of one of several types but by `anyOf`.
+    """
+    if not _is_plain(schema):
+        return False
+    try:
+        anthropic.transform_schema(schema)
+    except ValueError:
+        return False
+    return True
 
 
 async def converse_once(
@@ -88,6 +102,17 @@ async def converse_once(
         except (anthropic.APIError, *BROKEN_LINE) as error:
             raise failure_of(error, patience) from error
     return assembled(pieces, forced=forced)
+
+
+def _is_plain(schema: Any) -> bool:
+    if isinstance(schema, list):
+        return all(_is_plain(item) for item in schema)
+    if not isinstance(schema, dict):
+        return True
+    is_object = "properties" in schema or schema.get("type") == "object"
+    if is_object and schema.get("additionalProperties") is not False:
+        return False
+    return not isinstance(schema.get("type"), list) and all(map(_is_plain, schema.values()))
 
 
 def _turn(message: Message) -> dict[str, Any]:
@@ -137,9 +162,9 @@ async def _read(events: AsyncIterator[dict[str, Any]]) -> Pieces:
                 raise broken(f"a piece came of no part of the reply: {index!r}")
             asking = blocks[index]
             if delta.get("type") == "text_delta":
-                pieces.text.append(str(delta.get("text") or ""))
+                pieces.text.append(pieces.count(str(delta.get("text") or "")))
             elif delta.get("type") == "input_json_delta" and asking is not None:
-                asking.arguments += str(delta.get("partial_json") or "")
+                asking.arguments += pieces.count(str(delta.get("partial_json") or ""))
         elif kind == "message_delta":
             stop = _object(event, "delta").get("stop_reason")
             if stop not in STOPS:

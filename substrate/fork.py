@@ -43,6 +43,7 @@ __all__ = [
     "Fork",
     "ForkEdit",
     "apply_edit",
+    "editable_files",
     "linked_paths",
     "make_fork",
     "read_constants",
@@ -138,7 +139,7 @@ def read_edit(fork: Fork) -> ForkEdit:
     recipe, byte for byte but for the spelling of a rewritten constant (`3e-3` becomes `0.003`).
     Raises BadEdit for what an edit cannot carry: links, binary files, files that are too large.
     """
-    now = _read(fork)
+    now = editable_files(fork)
     overrides: Overrides = {}
     rest = dict(now)
     for path in sorted(fork.patched.keys() & now.keys()):
@@ -156,6 +157,12 @@ def read_edit(fork: Fork) -> ForkEdit:
     patch = make_patch(fork.patched, rest) or None
     diff = make_patch(fork.prepared, now) if overrides or patch else ""
     return ForkEdit(overrides, patch, diff)
+
+
+def editable_files(fork: Fork) -> dict[str, bytes]:
+    """The content of a fork's editable files, by path. Raises BadEdit as `read_edit` does."""
+    bound = set(linked_paths(fork.snapshot))
+    return read_editable(fork.root, fork.snapshot.manifest.files, bound=bound, known=fork.prepared)
 
 
 def sealed_changes(fork: Fork) -> list[str]:
@@ -202,11 +209,6 @@ def linked_paths(snapshot: Snapshot) -> list[str]:
         else:
             bound += [path for path in paths if is_sealed(files, path)]
     return bound
-
-
-def _read(fork: Fork) -> dict[str, bytes]:
-    bound = set(linked_paths(fork.snapshot))
-    return read_editable(fork.root, fork.snapshot.manifest.files, bound=bound, known=fork.prepared)
 
 
 def _editable_of(snapshot: Snapshot) -> dict[str, bytes]:

@@ -173,7 +173,7 @@ def _within_reach(path: str, stage: str) -> bool:
 def _hand_over(folder: str, user: int) -> None:
     """Make a folder with all that is in it the jail's user's own.
 
-    By descriptors of its folders, so that nobody leads this elsewhere by a link put there meanwhile.
+    By descriptors of its folders: a link that is put there meanwhile leads this nowhere else.
     """
     for _, folders, files, inside in os.fwalk(folder):
         os.fchown(inside, user, user)
