@@ -62,6 +62,7 @@ class Walls:
     level: Level
     writable: tuple[Path, ...] = ()  # folders; handed to the jail's user where it has one
     readable: tuple[Path, ...] = ()  # files and folders
+    listed: tuple[Path, ...] = ()  # folders of readable ones: names only, as for imports from there
     cuda: bool = False  # the nodes and the state of NVIDIA's devices
 
     def __post_init__(self) -> None:
@@ -145,6 +146,7 @@ def landlock_options(walls: Walls, *, scratch: Path, user: int | None) -> list[s
     writable = [*walls.writable, scratch, Path("/dev/null"), *_nodes(walls)]
     options = [item for path in readable for item in ("--read", str(path.resolve()))]
     options += [item for path in writable for item in ("--write", str(path.resolve()))]
+    options += [item for path in walls.listed for item in ("--names", str(path.resolve()))]
     return [*options, "--no-sockets", *([] if user else ["--shared-user"])]
 
 
