@@ -24,7 +24,16 @@ from policies.integrity import CONTROLLER, DETAIL, Incident, is_flagged
 from policies.policy import Assignment, Edit, SearchPolicy
 from policies.report import OutcomeName, SetScore
 from policies.tables import OVERALL, Attempt, Integrity, Patch, ProblemSet, Score, Trial
-from substrate.fork import BadEdit, Fork, ForkEdit, apply_edit, make_fork, read_edit, sealed_changes
+from substrate.fork import (
+    BadEdit,
+    Fork,
+    ForkEdit,
+    apply_edit,
+    is_idle,
+    make_fork,
+    read_edit,
+    sealed_changes,
+)
 from substrate.isolation import level_for
 from substrate.measure import Measured, measure, seal_adapter
 from substrate.outcome import Outcome
@@ -191,6 +200,8 @@ async def attempt_trial(
                 apply_edit(counted, record.edit.overrides, record.edit.patch)
                 if not record.edit.diff:
                     return record.end(Outcome.NO_CHANGE, "the worker handed in an empty edit")
+                if is_idle(counted):
+                    return record.end(Outcome.NO_CHANGE, "the edit changes comments and spaces")
             elif assignment.edit is not None:
                 edit = assignment.edit
                 patch = house.ledger.patch_text(edit.patch) if edit.patch else None

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from substrate.constants import (
     changed_constants,
+    is_same_program,
     override,
     read_constants,
     same_constants,
@@ -39,10 +40,12 @@ from substrate.tree import Entry, copy_file, hash_file
 
 __all__ = [
     "ALWAYS_SEALED",
+    "COPIED",
     "BadEdit",
     "Fork",
     "ForkEdit",
     "apply_edit",
+    "is_idle",
     "linked_paths",
     "make_fork",
     "read_constants",
@@ -51,7 +54,7 @@ __all__ = [
     "set_constants",
 ]
 
-_COPIED = ("evaluation", "substrate.toml")  # sealed, and copied all the same
+COPIED = ("evaluation", "substrate.toml")  # sealed, and copied all the same
 _ABSENT = "dev"  # the one part of a snapshot that is in no fork
 _PROBE = "a-file-that-is-not-there"
 
@@ -157,6 +160,18 @@ def read_edit(fork: Fork) -> ForkEdit:
     return ForkEdit(overrides, patch, diff)
 
 
+def is_idle(fork: Fork) -> bool:
+    """Whether what was changed in a fork since it was made changes no program: comments, spaces.
+
+    Raises BadEdit as `read_edit` does.
+    """
+    now = _read(fork)
+    return now.keys() == fork.prepared.keys() and all(
+        now[path] == before or (path.endswith(".py") and is_same_program(now[path], before))
+        for path, before in fork.prepared.items()
+    )
+
+
 def sealed_changes(fork: Fork) -> list[str]:
     """Sealed paths of a fork that are not as it was made with, added ones included.
 
@@ -186,7 +201,7 @@ def linked_paths(snapshot: Snapshot) -> list[str]:
     for entry in snapshot.entries:
         if entry.type == "file":
             by_top.setdefault(entry.path.partition("/")[0], []).append(entry.path)
-    for top in (_ABSENT, *_COPIED):
+    for top in (_ABSENT, *COPIED):
         by_top.pop(top, None)
     bound: list[str] = []
     for top, paths in sorted(by_top.items()):
@@ -214,7 +229,7 @@ def _editable_of(snapshot: Snapshot) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for entry in snapshot.entries:
         top = entry.path.partition("/")[0]
-        if entry.type != "file" or top in (_ABSENT, *_COPIED):
+        if entry.type != "file" or top in (_ABSENT, *COPIED):
             continue
         if top in bound or entry.path in bound:
             continue
@@ -234,7 +249,7 @@ def _copied(snapshot: Snapshot) -> list[Entry]:
     return [
         entry
         for entry in snapshot.entries
-        if entry.type == "file" and entry.path.partition("/")[0] in _COPIED
+        if entry.type == "file" and entry.path.partition("/")[0] in COPIED
     ]
 
 

@@ -1,0 +1,55 @@
+"""The yard that rounds of cheats run in, and the Prefect server of the tests of flows."""
+
+import json
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cheats.yard import REPO, STUB, Yard, files_with
+from tests.flows.conftest import prefect_api, pytest_sessionfinish
+
+__all__ = ["prefect_api", "pytest_sessionfinish", "yard"]
+
+
+@pytest.fixture(scope="module")
+def yard(tmp_path_factory: pytest.TempPathFactory, prefect_api: str) -> Iterator[Yard]:
+    """A home with secrets around it and services of the host, none of which anybody reaches."""
+    folder, host = tmp_path_factory.mktemp("yard"), tmp_path_factory.mktemp("host")
+    key, service_name = f"sk-{secrets.token_hex(16)}", f"seedbed-yard-{secrets.token_hex(4)}"
+    (host / "canary").write_text(key)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX) as service,
+    ):
+        service.bind(f"\0{service_name}")
+        service.listen()
+        patch.setenv("SEEDBED_HOME", str(folder / "home"))
+        patch.setenv("ANTHROPIC_API_KEY", key)
+        facts: dict[str, str | int] = {
+            "HOME": str(folder / "home"),
+            "REPO": str(REPO),
+            "PORT": server.getsockname()[1],
+            "PID": os.getpid(),
+            "SOCKET": service_name,
+            "CANARY_FILE": str(host / "canary"),
+            "MARK": f"mark-{secrets.token_hex(8)}",
+        }
+        from flows.house import open_house
+
+        yield Yard(folder, open_house(), facts)
+        for listener in (server, service):
+            listener.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                listener.accept()
+    written = files_with(folder / "home", [key.encode(), *held_out_salts()])
+    assert [path for path in written if not path.startswith("store/judges/")] == []
+
+
+def held_out_salts() -> list[bytes]:
+    """What stands in no text but of a held-out problem."""
+    texts = [(STUB / "judge" / f"{name}.jsonl").read_text() for name in ("external", "lockbox")]
+    return [json.loads(line)["salt"].encode() for text in texts for line in text.splitlines()]
