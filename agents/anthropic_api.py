@@ -49,12 +49,21 @@ def body_of(request: Request, model: Model, *, forced: bool) -> dict[str, Any]:
         choice = {"type": "any"} if request.tools else {"type": "tool", "name": ANSWER}
         body["tool_choice"] = choice
     elif request.schema is not None:
-        # What the API's grammar cannot say goes into descriptions; who asked checks all of it.
+        # Ranges and lengths go into descriptions there; who asked checks all of it.
         schema = anthropic.transform_schema(request.schema)
         body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
     if tools:
         body["tools"] = tools
     return body
+
+
+def takes_schema(schema: dict[str, Any]) -> bool:
+    """Whether structured output can say the schema: it knows no objects with keys of any name."""
+    try:
+        anthropic.transform_schema(schema)
+    except ValueError:
+        return False
+    return _is_closed(schema)
 
 
 async def converse_once(
@@ -88,6 +97,17 @@ async def converse_once(
         except (anthropic.APIError, *BROKEN_LINE) as error:
             raise failure_of(error, patience) from error
     return assembled(pieces, forced=forced)
+
+
+def _is_closed(schema: Any) -> bool:
+    if isinstance(schema, list):
+        return all(_is_closed(item) for item in schema)
+    if not isinstance(schema, dict):
+        return True
+    is_object = "properties" in schema or schema.get("type") == "object"
+    if is_object and schema.get("additionalProperties") is not False:
+        return False
+    return all(_is_closed(item) for item in schema.values())
 
 
 def _turn(message: Message) -> dict[str, Any]:

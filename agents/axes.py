@@ -85,7 +85,7 @@ def retire(
         if reason is not None
     ]
     retired: set[str] = set()
-    for _, axis, why, trials, is_dead in sorted(reasons, key=lambda each: each[0]):
+    for _, axis, why, trials, dead in sorted(reasons, key=lambda each: each[0]):
         if axis.id in retired or len(active) - len(retired) <= ACTIVE:
             continue
         retired.add(axis.id)
@@ -93,8 +93,8 @@ def retire(
         notes.claim(
             f"Axis {axis.id} is retired: {why}.", rows[-ROWS:] or [f"r{window.report.round}"]
         )
-        if is_dead:
-            _close(axis, f"{axis.title}: {why}", trials, window, notes)
+        if dead is not None:
+            _close(axis, f"{axis.title}: {dead}", trials, window, notes)
     return [
         axis.model_copy(update={"status": "retired"}) if axis.id in retired else axis
         for axis in axes
@@ -125,7 +125,8 @@ def with_evidence(axis: Axis, window: Window) -> Axis:
     return axis.model_copy(update={"evidence": [*axis.evidence, *new][-ROWS:]})
 
 
-_Reason = tuple[str, list[Trial], bool]  # why, the trials that say so, whether it is a dead end
+# Why, the trials that say so, and, of a dead end, what its title tells workers: not the evidence.
+_Reason = tuple[str, list[Trial], str | None]
 
 
 def _reasons(axis: Axis, window: Window, standing: StandingRecipe) -> list[_Reason | None]:
@@ -145,15 +146,15 @@ def _reasons(axis: Axis, window: Window, standing: StandingRecipe) -> list[_Reas
         trial for trial in window.trials if window.is_new(trial) and trial.slot.axis == axis.id
     ]
     return [
-        ("external does not follow dev", misled, True)
+        ("external does not follow dev", misled, "it does not help")
         if axis.id in window.misleading_axes
         else None,
-        (f"{len(faults)} trials failed and none was scored", faults, True) if fails else None,
-        ("external is worse where dev is better", overruled, True)
+        (f"{len(faults)} trials failed and none was scored", faults, "it fails") if fails else None,
+        ("external is worse where dev is better", overruled, "it does not help")
         if len(overruled) >= FAILURES
         else None,
-        ("nothing is left to try", trials[-1:], False) if is_done else None,
-        (f"its last {PLATEAU} explorations told nothing", last, False) if is_flat else None,
+        ("nothing is left to try", trials[-1:], None) if is_done else None,
+        (f"its last {PLATEAU} explorations told nothing", last, None) if is_flat else None,
     ]
 
 

@@ -110,14 +110,15 @@ def main() -> None:
     server.bind(told["socket"])
     os.chmod(told["socket"], 0o600)
     server.listen(64)
-    tls = ssl.create_default_context()
-    "localhost".encode("idna")  # loaded while the files of Python can be read
+    # While the files of Python can be read: what it has not loaded by then it never will.
+    tls, marks = ssl.create_default_context(), make_marks(_spellings(keys.values()))
+    "localhost".encode("idna")
     _withdraw()
     _tell(
         {
             "keys": {name: key.fingerprint for name, key in keys.items()},
             "origins": {name: sorted(key.origins) for name, key in keys.items()},
-            "marks": make_marks(spell for key in keys.values() for spell in key.spellings).data(),
+            "marks": marks.data(),
         }
     )
     broker = Broker(keys, told["token"], tls)
@@ -130,7 +131,7 @@ class Mask:
     """Puts stars over the keys in a stream of bytes, of equal length: its framing stays right."""
 
     def __init__(self, keys: Iterable[Key]) -> None:
-        self.needles = [spelling for key in keys for spelling in key.spellings]
+        self.needles = _spellings(keys)
         self.held = b""
 
     def feed(self, data: bytes) -> bytes:
@@ -207,6 +208,10 @@ class Broker:
         except (OSError, ValueError) as error:
             why = f"cannot connect to {origin}: {error}"
             raise _Refusal(502, "seedbed_unreachable", why) from error
+
+
+def _spellings(keys: Iterable[Key]) -> list[bytes]:
+    return [spelling for key in keys for spelling in key.spellings]
 
 
 def _keys_file(file: Path) -> dict[str, str]:

@@ -5,8 +5,8 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import ModuleType
 
-from agents import anthropic_api, openai_api
 from agents.journal import Exchange, cleaned, exchange
 from agents.line import Line
 from agents.messages import Converse, ProviderFailure, Reply, Request
@@ -16,7 +16,6 @@ from agents.tries import Patience, Quiet, Tries, TryFailed, broken
 from policies.caps import Unit
 from policies.prices import Price
 
-APIS = {"anthropic": anthropic_api, "openai": openai_api}
 # A token has one byte at least, and the JSON around a text more bytes than the template has tokens.
 # What a provider adds of its own, for tools and schemas, stays below this.
 ADDED_TOKENS = 2_000
@@ -79,27 +78,34 @@ class Correspondence:
 
     async def _paid(self, request: Request, calls: list[str]) -> Reply:
         """One try, reserved at its worst case and settled with what it used."""
-        worst = worst_case(request, self.model, self.price, forced=self.forced)
+        forced = self._forces(request)
+        worst = worst_case(request, self.model, self.price, forced=forced)
         call = self.account.reserve(worst)
         calls.append(call)
         try:
-            reply = await self._once(request)
+            reply = await self._once(request, forced=forced)
         except TryFailed as failed:
             nothing: Amounts = dict.fromkeys(worst, 0)
             self.account.settle(call, worst if failed.billed else nothing)
-            if request.schema is not None and not self.forced and _has_no_schemas(failed):
+            if request.schema is not None and not forced and _has_no_schemas(failed):
                 self.forced = True
                 return await self._paid(request, calls)
             raise
         self.account.settle(call, cost_of(reply, self.price) or worst)
         return reply
 
-    async def _once(self, request: Request) -> Reply:
-        api, patience = APIS[self.model.provider], self.patience
+    def _forces(self, request: Request) -> bool:
+        """Whether structured output is asked for as a tool."""
+        if request.schema is None:
+            return False
+        return self.forced or not _api(self.model).takes_schema(request.schema)
+
+    async def _once(self, request: Request, *, forced: bool) -> Reply:
+        api, patience = _api(self.model), self.patience
         try:
             async with asyncio.timeout(patience.total):
                 return await api.converse_once(
-                    self.line, self.model, request, patience, forced=self.forced
+                    self.line, self.model, request, patience, forced=forced
                 )
         except TimeoutError:
             raise broken(f"no whole reply within {patience.total:g} s") from None
@@ -109,7 +115,7 @@ def worst_case(
     request: Request, model: Model, price: Price | None, *, forced: bool = False
 ) -> dict[Unit, int]:
     """The most that one try can use: every byte of it a token, and the longest answer."""
-    body = APIS[model.provider].body_of(request, model, forced=forced)
+    body = _api(model).body_of(request, model, forced=forced)
     told = len(json.dumps(body, ensure_ascii=False).encode()) + ADDED_TOKENS
     worst: dict[Unit, int] = {"tokens": told + request.max_tokens}
     if price is not None:
@@ -141,3 +147,14 @@ def cost_of(reply: Reply, price: Price | None) -> dict[Unit, int] | None:
 
 def _has_no_schemas(failed: TryFailed) -> bool:
     return failed.permanent and bool(NO_STRUCTURED_OUTPUT.search(str(failed)))
+
+
+def _api(model: Model) -> ModuleType:
+    """How the model's server is spoken to. An SDK takes a second to import: one that is needed."""
+    if model.provider == "anthropic":
+        from agents import anthropic_api
+
+        return anthropic_api
+    from agents import openai_api
+
+    return openai_api

@@ -18,7 +18,8 @@ from substrate.run import open_folder, open_regular
 
 MOST_READ = 4 << 20  # bytes of a file that is read
 MOST_ENTRIES = 400  # of a folder that is listed
-MOST_SEARCHED = 4000  # files of one search
+MOST_SEARCHED = 4000  # entries of one search
+MOST_SEARCHED_BYTES = 64 << 20
 MOST_HITS = 80
 
 
@@ -95,13 +96,21 @@ def remove_file(fork: Fork, path: str) -> None:
 
 
 def search_files(fork: Fork, text: str, path: str = ".") -> list[tuple[str, int, str]]:
-    """Where `text` stands, to the letter: file, line number, line. At most MOST_HITS."""
+    """Where `text` stands, to the letter: file, line number, line.
+
+    At most MOST_HITS, among at most MOST_SEARCHED_BYTES.
+    """
     hits: list[tuple[str, int, str]] = []
+    left = MOST_SEARCHED_BYTES
     for file in _walk(fork, path):
         try:
-            lines = read_file(fork, file).decode("utf-8").splitlines()
+            content = read_file(fork, file)
+            left -= len(content)
+            lines = content.decode("utf-8").splitlines()
         except (OSError, UnicodeDecodeError):
             continue  # binary, or a worker's link
+        if left < 0:
+            break
         for number, line in enumerate(lines, start=1):
             if text in line:
                 hits.append((file, number, line))

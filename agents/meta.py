@@ -11,13 +11,22 @@ is the policy. Findings, window and what it may not know are filled in by code.
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agents.brief import brief_text
-from agents.exchange import answer_text, prompt_sha256
-from agents.messages import Converse, Message, ProviderFailure, Reply, Request, Text
+from agents.exchange import answer_text, ends_campaign, prompt_sha256
+from agents.messages import (
+    Converse,
+    Message,
+    ProviderFailure,
+    Reply,
+    Request,
+    SpendCapReached,
+    Text,
+)
 from agents.quotation import plain, quote
+from agents.testimony import testimony
 from agents.tried import everything_tried, tried_table
 from policies.canonical import canonical_json
 from policies.constitution import constitution_text
@@ -31,10 +40,9 @@ from policies.ruling import Ruling
 REPAIRS = 2  # answers after the first
 ANSWER_TOKENS = 24_000
 MOST_REPORT = 160_000  # characters
-MOST_WORDS = 1200  # of each worker
 MOST_TOLD = 24  # violations
 
-_DECIMALS = re.compile(r"[-+]?\d*\.\d+(e[-+]?\d+)?", re.IGNORECASE)
+_DECIMALS = re.compile(r"[-+]?(\d*\.\d+(e[-+]?\d+)?|\d+e[-+]?\d+)", re.IGNORECASE)
 _SPEAK_OF_EXTERNAL = ("C1", "C9", "C11")  # clauses whose reasons may have its numbers
 
 Hear = Callable[[bytes], Awaitable[Ruling]]
@@ -87,10 +95,10 @@ async def propose(converse: Converse, material: Material, hear: Hear) -> Proposa
         prompts.append(prompt_sha256(request))
         try:
             reply = await converse(request)
-        except ProviderFailure as failure:
-            if failure.permanent:
+        except (ProviderFailure, SpendCapReached) as failure:
+            if ends_campaign(failure):
                 raise
-            ruling = (await hear(b"")).refused(Violation("C12", "", f"no reply: {failure}"))
+            ruling = _unread(await hear(b""), f"no reply: {failure}")
             return Proposal(ruling, len(prompts), tuple(prompts), tuple(models))
         models.append(reply.model)
         ruling = await _ruling(reply, material, hear)
@@ -107,14 +115,19 @@ async def propose(converse: Converse, material: Material, hear: Hear) -> Proposa
 async def _ruling(reply: Reply, material: Material, hear: Hear) -> Ruling:
     text = answer_text(reply).encode("utf-8", "surrogatepass")
     if reply.stop == "refusal":
-        return (await hear(text)).refused(Violation("C12", "", "the model declined to answer"))
+        return _unread(await hear(text), "the model declined to answer")
     if reply.stop == "length":
         reason = "the answer was cut for length, and is not read; write a shorter one"
-        return (await hear(text)).refused(Violation("C12", "", reason))
+        return _unread(await hear(text), reason)
     ruling = await hear(completed(text, material.parent, material.rows))
     if ruling.policy is not None and (found := told_to_workers(ruling.policy, material)):
         return ruling.refused(*found)
     return ruling
+
+
+def _unread(ruling: Ruling, reason: str) -> Ruling:
+    """The ruling on what is no answer, whatever it says: it breaks C12 for this one reason."""
+    return replace(ruling, policy=None, violations=(Violation("C12", "", reason),))
 
 
 def completed(reply: bytes, parent: SearchPolicy, rows: Rows) -> bytes:
@@ -197,19 +210,7 @@ def told_to_workers(policy: SearchPolicy, material: Material) -> list[Violation]
 def question(material: Material) -> str:
     """All that the meta-agent is told of the campaign."""
     parent, newest = material.parent, material.newest
-    report = {
-        "round": newest.round,
-        "results": newest.results.model_dump(mode="json"),
-        "results_digest": newest.results_digest(),
-    }
-    rows = newest.account.slots
-    words = "\n\n".join(
-        quote(
-            f"{slot.reason}\n{slot.notes}".strip(), f"r{newest.round}/s{slot.slot}", most=MOST_WORDS
-        )
-        for slot in rows
-        if slot.reason or slot.notes
-    )
+    report = {"round": newest.round, "results": newest.results.model_dump(mode="json")}
     return "\n\n".join(
         [
             "# The policy in force",
@@ -218,8 +219,7 @@ def question(material: Material) -> str:
             quote(canonical_json(report), "report", most=MOST_REPORT),
             "# Everything tried",
             quote(tried_table(everything_tried(material.shown)), "trials", most=MOST_REPORT),
-            "# Why trials ended, and what workers wrote",
-            words or "nothing",
+            testimony(newest),
             "# The next policy",
             f"version {parent.version + 1}, parent {parent.digest()}; a round has "
             f"{material.width} slots, the anchor included, and at most {material.looks} external "

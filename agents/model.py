@@ -39,8 +39,9 @@ class Model:
 
 
 def is_model(spec: str) -> bool:
-    """Whether `spec` names a provider, as `anthropic:MODEL` does."""
-    return spec.partition(":")[0] in get_args(Provider) and ":" in spec
+    """Whether `spec` names a provider and a model, as `anthropic:MODEL` does."""
+    provider, _, name = spec.partition(":")
+    return provider in get_args(Provider) and bool(name.strip())
 
 
 def read_model(spec: str, base_url: str = "") -> Model:
@@ -50,7 +51,7 @@ def read_model(spec: str, base_url: str = "") -> Model:
     `/v1` as a rule. Raises UnknownModel.
     """
     provider, _, name = spec.partition(":")
-    if not is_model(spec) or not name.strip():
+    if not is_model(spec):
         raise UnknownModel(
             f"wanted a model such as `anthropic:MODEL` or `openai:MODEL`, found {spec!r}; name the "
             "provider, a colon, and the model as the provider spells it"

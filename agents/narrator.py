@@ -13,10 +13,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.brief import brief_text
-from agents.exchange import answer_text, prompt_sha256
-from agents.messages import Converse, Message, ProviderFailure, Request, Text
+from agents.exchange import answer_text, ends_campaign, prompt_sha256
+from agents.messages import Converse, Message, ProviderFailure, Request, SpendCapReached, Text
 from agents.numbers import numbers_in, values_in
 from agents.quotation import line, plain, quote
+from agents.testimony import testimony
 from agents.tools import spell_faults
 from policies.canonical import canonical_json
 from policies.report import RoundReport
@@ -24,7 +25,6 @@ from policies.rows import Rows
 
 ANSWER_TOKENS = 3000
 MOST_REPORT = 160_000  # characters
-MOST_WORDS = 1200  # of each worker
 
 
 class Narrative(BaseModel):
@@ -62,8 +62,8 @@ async def narrate(converse: Converse, shown: RoundReport) -> Narration:
     prompt = prompt_sha256(request)
     try:
         reply = await converse(request)
-    except ProviderFailure as failure:
-        if failure.permanent:
+    except (ProviderFailure, SpendCapReached) as failure:
+        if ends_campaign(failure):
             raise
         return Narration(None, f"no reply: {failure}", prompt, "")
     if reply.stop != "end":
@@ -130,16 +130,10 @@ def _question(shown: RoundReport, counts: dict[str, Any]) -> str:
         "counts": counts,
         "results": shown.results.model_dump(mode="json"),
     }
-    words = "\n\n".join(
-        quote(f"{slot.reason}\n{slot.notes}", f"r{shown.round}/s{slot.slot}", most=MOST_WORDS)
-        for slot in shown.account.slots
-        if slot.reason or slot.notes
-    )
     return "\n\n".join(
         [
             f"# Round {shown.round}",
             quote(canonical_json(report), "report", most=MOST_REPORT),
-            "# Why trials ended, and what workers wrote",
-            words or "nothing",
+            testimony(shown),
         ]
     )

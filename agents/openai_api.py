@@ -47,6 +47,11 @@ def body_of(request: Request, model: Model, *, forced: bool) -> dict[str, Any]:
     return body
 
 
+def takes_schema(schema: dict[str, Any]) -> bool:
+    """Whether structured output can say the schema: any, since it need not be strict."""
+    return True
+
+
 def is_strict(schema: Any) -> bool:
     """Whether OpenAI's strict mode takes the schema: objects closed, every property required."""
     if isinstance(schema, list):

@@ -8,6 +8,8 @@ made of them.
 
 import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -50,36 +52,44 @@ def redacted(value: Any, marks: Marks = NO_MARKS) -> Any:
     return value
 
 
-class RedactingFilter(logging.Filter):
-    """Redacts every record that passes a handler: its message, its arguments, its traceback."""
+@contextmanager
+def redacted_logs(marks: Marks) -> Iterator[None]:
+    """Redact every record of `logging` as it is made, whichever logger and handler it is for."""
+    before = logging.getLogRecordFactory()
 
-    def __init__(self, marks: Marks) -> None:
-        super().__init__()
-        self.marks = marks
+    def make(*args: Any, **named: Any) -> logging.LogRecord:
+        record = before(*args, **named)
+        _redact_record(record, marks)
+        return record
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        try:
-            message = record.getMessage()
-        except (TypeError, ValueError):  # arguments that do not fit: logging would say so itself
-            message = f"{record.msg} {record.args}"
-        record.msg, record.args = redact(message, self.marks), ()
-        if record.exc_info:
-            record.exc_text = record.exc_text or _FORMAT.formatException(record.exc_info)
-            record.exc_info = None  # a handler of Rich would print the exception's own text
-        if record.exc_text:
-            record.exc_text = redact(record.exc_text, self.marks)
-        if record.stack_info:
-            record.stack_info = redact(record.stack_info, self.marks)
-        return True
+    logging.setLogRecordFactory(make)
+    try:
+        yield
+    finally:
+        logging.setLogRecordFactory(before)
 
 
-def redact_logs(marks: Marks) -> None:
-    """Redact whatever the handlers that there are write, Prefect's too. Once for each handler."""
-    loggers = [logging.getLogger(name) for name in list(logging.root.manager.loggerDict)]
-    for logger in [logging.getLogger(), *loggers]:
-        for handler in logger.handlers:
-            if not any(isinstance(one, RedactingFilter) for one in handler.filters):
-                handler.addFilter(RedactingFilter(marks))
+def _redact_record(record: logging.LogRecord, marks: Marks) -> None:
+    """Message, arguments, traceback and stack. Formatters may want the arguments' own types."""
+    record.msg = _plain(record.msg, marks)
+    if isinstance(record.args, tuple):
+        record.args = tuple(_plain(argument, marks) for argument in record.args)
+    elif record.args:
+        record.args = {name: _plain(value, marks) for name, value in record.args.items()}
+    if record.exc_info:
+        record.exc_text = redact(_FORMAT.formatException(record.exc_info), marks)
+        record.exc_info = None  # a handler of its own mind would print the exception itself
+    if record.stack_info:
+        record.stack_info = redact(record.stack_info, marks)
+
+
+def _plain(value: Any, marks: Marks) -> Any:
+    """The value itself where its text holds no key, else that text without it."""
+    if isinstance(value, int | float | None):
+        return value
+    text = str(value)
+    without = redact(text, marks)
+    return value if without == text else without
 
 
 _FORMAT = logging.Formatter()

@@ -4,12 +4,14 @@ They reach its fork and nothing else. What they show is data in bounds; what goe
 told to the model and ends nothing.
 """
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.files import (
+    MOST_ENTRIES,
     MOST_HITS,
     list_folder,
     read_file,
@@ -133,7 +135,7 @@ def _tool(name: str, model: type[_Arguments]) -> Tool:
 TOOLS = tuple(_tool(name, model) for name, model in _TOOLS.items())
 
 
-class BadUse(ValueError):
+class BadUse(Exception):
     """A use of a tool that cannot be. The model is told."""
 
 
@@ -149,14 +151,39 @@ class Toolbox:
         """The result of one use. Raises WorkEnded where infrastructure failed it."""
         try:
             arguments = _parse(use)
-            return ToolResult(use.id, await self._do(arguments))
-        except (BadUse, BadEdit, CapReached, OSError, ValueError, RecursionError) as error:
+            if isinstance(arguments, Shell | RunRecipe | DevScore):
+                return ToolResult(use.id, await self._ran(arguments))
+            return ToolResult(use.id, await self._done(arguments))
+        except (BadUse, CapReached) as error:
             said = str(error).replace(str(self.workplace.fork.root), "<fork>")
             return ToolResult(use.id, self._quoted(said, "error", keep="end"), is_error=True)
-        except RuntimeError as error:
-            raise WorkEnded(Outcome.INFRASTRUCTURE, f"{use.name}: {error}") from error
 
-    async def _do(self, arguments: _Arguments) -> str:
+    async def _ran(self, arguments: Shell | RunRecipe | DevScore) -> str:
+        """What came of running something."""
+        if isinstance(arguments, RunRecipe):
+            return await self._run(self._drafts(), is_smoke=arguments.kind == "smoke")
+        if isinstance(arguments, DevScore):
+            return await self._score(self._drafts(), arguments.folder)
+        if "\0" in arguments.command:
+            raise BadUse("wanted a command without NUL, found one with it")
+        argv, caps = ["/bin/sh", "-c", arguments.command], self.workplace.caps
+        try:
+            ran = await run_in_fork(
+                self.workplace.fork, argv, seconds=caps.shell_seconds, level=self.workplace.level
+            )
+        except RuntimeError as error:
+            raise WorkEnded(Outcome.INFRASTRUCTURE, f"shell: {error}") from error
+        shown = self._quoted(ran.output, "output of the command", keep="end")
+        return f"{spell(ran.ending)}\n{shown}"
+
+    async def _done(self, arguments: _Arguments) -> str:
+        """What came of a use that reads or changes files. Raises BadUse for what cannot be."""
+        try:
+            return await self._on_files(arguments)
+        except (BadEdit, OSError, ValueError, RecursionError) as error:
+            raise BadUse(str(error)) from error
+
+    async def _on_files(self, arguments: _Arguments) -> str:
         fork = self.workplace.fork
         match arguments:
             case List(path=path):
@@ -164,14 +191,15 @@ class Toolbox:
                     f"{item.kind}{' sealed' if item.is_sealed else ''} {item.path} {item.size}"
                     for item in list_folder(fork, path)
                 ]
-                return self._quoted("\n".join(items), path)
+                more = f", the first {MOST_ENTRIES}" if len(items) == MOST_ENTRIES else ""
+                return self._quoted("\n".join(items), f"{path}{more}")
             case Read(path=path, first=first, lines=count):
                 lines = _text_of(read_file(fork, path), path).splitlines()
                 shown = "\n".join(lines[first - 1 : first - 1 + count])
                 where = f"{path} lines {first}-{min(len(lines), first - 1 + count)} of {len(lines)}"
                 return self._quoted(shown, where)
             case Search(text=text, path=path):
-                hits = search_files(fork, text, path)
+                hits = await asyncio.to_thread(search_files, fork, text, path)
                 shown = "\n".join(f"{file}:{number}: {hit[:300]}" for file, number, hit in hits)
                 more = f" (the first {MOST_HITS})" if len(hits) == MOST_HITS else ""
                 return self._quoted(shown, f"search in {path}, {len(hits)} lines{more}")
@@ -185,22 +213,10 @@ class Toolbox:
                 write_file(fork, path, text.replace(old, new).encode())
                 return f"{line(path, 400)} is changed."
             case Patch(diff=diff):
-                return f"changed: {', '.join(self._patch(diff))}"
+                return f"changed: {line(', '.join(self._patch(diff)), 2000)}"
             case Write(path=path, content=content):
                 write_file(fork, path, content.encode())
                 return f"{line(path, 400)} is written."
-            case Shell(command=command):
-                if "\0" in command or not command.encode():
-                    raise BadUse("wanted a command without NUL")
-                argv = ["/bin/sh", "-c", command]
-                seconds, level = self.workplace.caps.shell_seconds, self.workplace.level
-                ran = await run_in_fork(fork, argv, seconds=seconds, level=level)
-                shown = self._quoted(ran.output, "output of the command", keep="end")
-                return f"{spell(ran.ending)}\n{shown}"
-            case RunRecipe(kind=kind):
-                return await self._run(self._drafts(), is_smoke=kind == "smoke")
-            case DevScore(folder=folder):
-                return await self._score(self._drafts(), folder)
             case HandInWork(hypothesis=hypothesis, notes=notes):
                 self.handed_in = HandIn(plain(hypothesis), plain(notes))
                 return "Handed in."

@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel, ConfigDict, Field
 
 from agents.messages import Converse
+from agents.model import is_model
 from policies.policy import Brief
 from substrate.fork import Fork
 from substrate.measure import Measured
 from substrate.outcome import Outcome
 from substrate.run import RunRecord
 from substrate.walls import Level
-
-PROVIDERS = ("anthropic", "openai")
 
 
 class UnknownWorker(ValueError):
@@ -106,9 +105,3 @@ def find_worker(kind: str) -> Worker:
         f"wanted a kind of worker, found {kind!r}; choose `sampler`, `anthropic:MODEL`, "
         "`openai:MODEL` or `command:PROGRAM`"
     )
-
-
-def is_model(kind: str) -> bool:
-    """Whether a kind names a provider and a model, such as `openai:MODEL`."""
-    provider, _, model = kind.partition(":")
-    return provider in PROVIDERS and bool(model.strip())

@@ -3,16 +3,17 @@
 A provider answers. In a test a function does, and when a campaign is run again, its journal.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Literal
 
-from agents.messages import Converse, ProviderFailure, Reply, Request
+from agents.journal import Exchange
+from agents.messages import Converse
+from flows.exchanges import exchanges_of
 from flows.house import House
-
-Role = Literal["worker", "collector", "meta"]
+from flows.roles import converse_for
+from policies.tables import Role
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,17 @@ class Speaker:
     slot: int | None = None  # of a worker
     attempt: int = 1  # of a worker, at its trial
 
+    @property
+    def place(self) -> str:
+        """Where in the campaign it speaks: `r1/s3/a1`, or `r1` of who speaks of the round."""
+        trial = "" if self.slot is None else f"/s{self.slot}/a{self.attempt}"
+        return f"r{self.round}{trial}"
+
 
 Answerer = Callable[[House, Speaker], Converse]
+
+# The exchanges of a conversation that are on record, in order.
+Journal = Callable[[Speaker], Sequence[Exchange]]
 
 
 def converse_with(house: House, speaker: Speaker) -> Converse:
@@ -47,15 +57,12 @@ def answered_by(answerer: Answerer) -> Iterator[None]:
 
 def provider(house: House, speaker: Speaker) -> Converse:
     """The provider that a speaker's model names."""
+    return converse_for(house, speaker.campaign, speaker.role, speaker.place)
 
-    async def nobody(request: Request) -> Reply:
-        raise ProviderFailure(
-            f"wanted {speaker.model} to answer, found no provider in this installation; choose "
-            "`sampler`, `reviser` and `code`",
-            permanent=True,
-        )
 
-    return nobody
+def journal_of(house: House, campaign_id: str) -> Journal:
+    """What was said in a campaign. The journal raises ExchangeDamaged."""
+    return lambda speaker: exchanges_of(house, campaign_id, f"{speaker.place}/{speaker.role}")
 
 
 _answerer: ContextVar[Answerer] = ContextVar("answerer", default=provider)

@@ -22,7 +22,6 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Cancelled
 
-from agents.messages import SpendCapReached
 from flows import round as steps
 from flows.clock import Clock
 from flows.export import conclude
@@ -33,8 +32,10 @@ from flows.plan import Plan
 from flows.program import program_sha256
 from flows.publish import publish_outbox
 from flows.revision import revise_policy
+from flows.roles import PAUSED, hold_keys
 from flows.start import start_campaign
 from flows.trial import run_trial, runs_at_once
+from policies.caps import SpendCapReached
 
 # A cached step is a lie: what was done is known from the ledger alone.
 trial = task(name="trial", task_run_name="trial-r{number}-s{slot}", cache_policy=NO_CACHE)(
@@ -111,6 +112,7 @@ async def run_rounds(campaign_id: str) -> None:
     house = open_house()
     conducted = {"program": program_sha256()}
     house.ledger.note(campaign_id, "campaign.conducted", campaign_id, conducted)
+    hold_keys(house.plan(campaign_id), house.settings)
     house.drop_anchor()
     try:
         for number in range(1, house.plan(campaign_id).rounds + 1):
@@ -121,9 +123,11 @@ async def run_rounds(campaign_id: str) -> None:
         await publish_outbox(house.ledger, campaign_id)
     except BaseException as error:
         cause = first_cause(error)
-        house.ledger.note(
-            campaign_id, "campaign.interrupted", campaign_id, {"by": type(cause).__name__}
-        )
+        if isinstance(cause, SpendCapReached):
+            house.ledger.note(campaign_id, PAUSED, campaign_id, {"because": str(cause)})
+        else:
+            ended = {"by": type(cause).__name__}
+            house.ledger.note(campaign_id, "campaign.interrupted", campaign_id, ended)
         raise
     finally:
         shutil.rmtree(house.settings.forks / campaign_id, ignore_errors=True)

@@ -10,8 +10,11 @@ import shutil
 from dataclasses import dataclass
 from typing import Any
 
+from flows.gpu_seconds import Run, run_uncharged
 from flows.house import House
-from flows.trial import Record, account_of, counted_run
+from flows.inspection import adapter_row
+from flows.record import Record
+from flows.trial import account_of, counted_run
 from policies.policy import StandingRecipe
 from policies.report import SetScore
 from substrate.fork import make_fork
@@ -20,6 +23,7 @@ from substrate.outcome import Outcome
 from substrate.store import Judge, Snapshot
 from substrate.walls import Level
 
+LOOK = "judge.look"  # a look at external outside of a round, noted before it is made
 TRIES = 3  # at a run that infrastructure failed
 
 
@@ -36,6 +40,7 @@ class Bench:
     recipe: str
     rollouts: int | None  # None: the substrate's budget
     level: Level  # of the walls around the runs
+    run: Run = run_uncharged
 
 
 async def clean_run(
@@ -57,10 +62,13 @@ async def clean_run(
                 house,
                 Record(bench.level),
                 make_fork(bench.snapshot, folder, overrides=standing.overrides, patches=patches),
+                judge=bench.judge,
+                standing=standing,
                 recipe=bench.recipe,
                 rollouts=bench.rollouts,
                 seed=seed,
                 keep=house.settings.artifacts / name,
+                run=bench.run,
             )
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -72,11 +80,17 @@ async def clean_run(
                 f"{record.reason}; mend that, then the same command goes on"
             )
     external = None
+    if record.made is not None and record.dev is not None:
+        row, sha256 = adapter_row(record.made, name), record.made.adapter.sha256
+        if all(maker.run != name for maker in house.ledger.makers(sha256, row.tensors_sha256)):
+            house.ledger.append(row)
     if record.dev is not None and record.adapter_sha256 is not None:
         adapter = SealedAdapter(house.adapters / record.adapter_sha256, record.adapter_sha256)
         scored = bench.snapshot.manifest.sets.external
+        house.ledger.note(None, LOOK, name, {"adapter": record.adapter_sha256})
+        judge, level = bench.judge, bench.level
         external = await measure(
-            bench.snapshot, adapter, bench.judge.external, scored, level=bench.level
+            bench.snapshot, adapter, judge.external, scored, judge.canaries, level=level
         )
     return {
         "seed": seed,

@@ -7,13 +7,18 @@ wanted, found, and what to do; 3 stopped and resumable; 130 interrupted and resu
 import json
 import sys
 import time
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from flows import cli_campaigns
 from flows.cli_policy import policy_commands
 from flows.cli_substrate import substrate_commands
+
+if TYPE_CHECKING:
+    from flows.plan import Plan
 
 app = typer.Typer(
     name="seedbed",
@@ -29,11 +34,19 @@ app.add_typer(
     substrate_commands, name="substrate", help="Drop-ins: list, show, new, check, seal, calibrate."
 )
 
+app.command()(cli_campaigns.compare)
+app.command()(cli_campaigns.replay)
+
 STOP_SECONDS = 20.0
 NO_WALLS = "NO ISOLATION: what this campaign runs can do whatever you can do on this machine."
 CampaignId = Annotated[
     str, typer.Argument(help="Id of the campaign, or how it begins; empty: the newest.")
 ]
+Dollars = Annotated[
+    str | None, typer.Option(help="Cap on money; without it and with --tokens, none.")
+]
+Tokens = Annotated[int, typer.Option(min=0, help="Cap on tokens of models; 0: none.")]
+GpuSeconds = Annotated[int, typer.Option(min=0, help="Cap on seconds of GPUs; 0: none.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 
 
@@ -61,11 +74,21 @@ def run(
     end_at_once: Annotated[
         bool, typer.Option("--export", help="End as `seedbed export` does, after the last round.")
     ] = False,
+    worker_url: Annotated[str, typer.Option(help="Base URL of the worker's model.")] = "",
+    collector_url: Annotated[str, typer.Option(help="That of the collector's.")] = "",
+    meta_url: Annotated[str, typer.Option(help="That of the meta-agent's.")] = "",
+    dollars: Dollars = None,
+    tokens: Tokens = 0,
+    gpu_seconds: GpuSeconds = 0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what it would spend, and do nothing.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a campaign in this process. Needs no Prefect server; uses PREFECT_API_URL if set."""
-    from flows.plan import BudgetPlan, EndPlan, Plan
+    from flows.plan import BudgetPlan, EndPlan, Plan, ServedPlan, ServingPlan, SpendPlan
 
+    capped = {} if dollars is None and not tokens else {"dollars": _decimal(dollars)}
     plan = Plan(
         substrate=substrate,
         recipe=recipe,
@@ -81,13 +104,46 @@ def run(
         isolation=isolation,
         budget=BudgetPlan(rollouts=rollouts, looks=looks, looks_per_round=looks_per_round),
         end=EndPlan(seeds=end_seeds, at_once=end_at_once),
+        serving=ServingPlan(
+            worker=ServedPlan(base_url=worker_url),
+            collector=ServedPlan(base_url=collector_url),
+            meta=ServedPlan(base_url=meta_url),
+        ),
+        spend=SpendPlan.model_validate({"tokens": tokens, "gpu_seconds": gpu_seconds, **capped}),
     )
-    _in_foreground(plan, as_json)
+    if dry_run:
+        _estimate(plan, as_json)
+    else:
+        _in_foreground(plan, as_json)
 
 
 @app.command()
-def resume(campaign: CampaignId = "", as_json: AsJson = False) -> None:
-    """Go on with a campaign after its last recorded trial."""
+def resume(
+    campaign: CampaignId = "",
+    dollars: Dollars = None,
+    tokens: Tokens = 0,
+    gpu_seconds: GpuSeconds = 0,
+    dollars_per_round: Dollars = None,
+    tokens_per_round: Tokens = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with a campaign after its last recorded trial; with higher caps, if they are given."""
+    from flows.house import open_house
+    from flows.plan import SpendPlan
+    from flows.roles import raise_caps
+
+    given = {
+        "dollars": _decimal(dollars),
+        "tokens": tokens or None,
+        "gpu_seconds": gpu_seconds or None,
+        "dollars_per_round": _decimal(dollars_per_round),
+        "tokens_per_round": tokens_per_round or None,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    if given:
+        house = open_house()
+        campaign_id = house.ledger.find_campaign(campaign or None).id
+        raise_caps(house, campaign_id, SpendPlan.model_validate(given))
     _in_foreground(campaign, as_json)
 
 
@@ -132,6 +188,7 @@ def report(
     from flows import screen
     from flows.house import open_house
     from policies.ledger import NotInLedger
+    from policies.purse import spent_by_role
     from policies.rejection import REJECTED, read_rejections, rejections_markdown
     from policies.render import campaign_json, report_markdown
 
@@ -152,6 +209,9 @@ def report(
     if as_json:
         data = campaign_json(row, reports)
         data["rejections"] = [item.data() for item in rejected]
+        data["state"] = screen.state_of(house, row.id)
+        data["paused"] = screen.why_paused(house, row.id)
+        data["spend"] = [vars(item) for item in spent_by_role(house.ledger.spends(row.id))]
         print(json.dumps(data, indent=2, ensure_ascii=False))
     elif markdown:
         print("\n".join(report_markdown(found) for found in reports))
@@ -226,11 +286,18 @@ def verify(
 
 
 @app.command()
-def doctor(as_json: AsJson = False) -> None:
+def doctor(
+    worker: Annotated[str, typer.Option(help="Talk to this model, as a run would.")] = "",
+    base_url: Annotated[str, typer.Option(help="Base URL of its server.")] = "",
+    as_json: AsJson = False,
+) -> None:
     """Check this installation and say how to mend what is wrong. Exit 2 if anything is."""
     from flows.doctor import examine
+    from flows.rehearsal import rehearse
 
     findings = examine()
+    if worker:
+        findings += rehearse(worker, base_url)
     if as_json:
         print(json.dumps([vars(finding) for finding in findings], indent=2))
     else:
@@ -272,6 +339,32 @@ def down(as_json: AsJson = False) -> None:
         print("Seedbed is down." if was_up else "Seedbed was not up.")
 
 
+def _decimal(text: str | None) -> Decimal | None:
+    """An amount of money, which is no binary fraction."""
+    if text is None:
+        return None
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise typer.BadParameter(f"wanted dollars such as 12.50, found {text!r}") from None
+
+
+def _estimate(plan: "Plan", as_json: bool) -> None:
+    """Print what the plan would spend. Nothing is called, made or written."""
+    from flows.estimate import estimate_text, expected_spend
+    from flows.roles import check_roles
+    from flows.settings import Settings
+    from flows.start import check_plan
+
+    _, _, policy = check_plan(plan)
+    expected = expected_spend(plan, policy, check_roles(plan, Settings()))
+    if as_json:
+        caps = plan.spend.model_dump(mode="json")
+        print(json.dumps({"roles": [item.data() for item in expected], "caps": caps}, indent=2))
+    else:
+        print(estimate_text(plan, expected))
+
+
 def _in_foreground(what: object, as_json: bool) -> None:
     """Run the plan, or resume the campaign of that name, and show what came of it."""
     from rich.console import Console
@@ -280,6 +373,7 @@ def _in_foreground(what: object, as_json: bool) -> None:
     from flows.foreground import prepare_prefect, run_in_foreground
     from flows.house import open_house
     from flows.plan import Plan
+    from flows.roles import hold_keys
     from flows.start import check_plan
     from policies.ledger import NotInLedger
     from substrate.isolation import level_for
@@ -298,6 +392,7 @@ def _in_foreground(what: object, as_json: bool) -> None:
             return
         level_for(plan.isolation)
         print(f"resuming {campaign_id}: {done} of {rounds} rounds are done", file=sys.stderr)
+    hold_keys(what if isinstance(what, Plan) else house.plan(campaign_id), house.settings)
     prepare_prefect(house.settings)
     console = Console(stderr=as_json)
 
@@ -327,7 +422,9 @@ def main() -> None:
     try:
         app()
     except Exception as error:
-        explained = _explain(error)
+        from flows.mendable import explain
+
+        explained = explain(error)
         if explained is None:
             raise
         message, code = explained
@@ -337,60 +434,6 @@ def main() -> None:
 
         screen.show_error(Console(stderr=True), message)
         raise SystemExit(code) from None
-
-
-def _explain(error: Exception) -> tuple[str, int] | None:
-    """Message and exit code for what a user can mend; None for a bug of ours."""
-    from pydantic import ValidationError
-
-    from agents.messages import ProviderFailure
-    from agents.worker import UnknownWorker
-    from flows.clean_run import RunFailed
-    from flows.finale import CampaignUnfinished, NothingToExport
-    from flows.foreground import Interrupted
-    from flows.house import BadHome
-    from flows.lease import CampaignBusy, LeaseLost
-    from flows.start import BadPlan
-    from policies.constitution import ConstitutionChanged
-    from policies.database import UnknownSchema
-    from policies.ledger import NotInLedger
-    from policies.rollback import BadRollback
-    from policies.why import NothingSaid
-    from substrate.dropin import BadDropIn
-    from substrate.isolation import NoWalls
-    from substrate.store import NoSnapshot, SnapshotDamaged
-
-    if isinstance(error, ExceptionGroup):
-        explained = [_explain(inner) for inner in error.exceptions]
-        return explained[0] if all(explained) else None
-    if isinstance(error, Interrupted):
-        return str(error), 130
-    if isinstance(error, ValidationError) and error.title == "Plan":
-        faults = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-        return "the plan is not valid: " + "; ".join(faults), 2
-    refused = (BadDropIn, BadPlan, UnknownWorker, NotInLedger, CampaignBusy, LeaseLost)
-    refused = (*refused, NoWalls, BadRollback, NothingSaid, RunFailed, CampaignUnfinished)
-    refused = (*refused, ProviderFailure)
-    damaged = (
-        NothingToExport,
-        BadHome,
-        NoSnapshot,
-        SnapshotDamaged,
-        UnknownSchema,
-        ConstitutionChanged,
-    )
-    if isinstance(error, (*refused, *damaged)):
-        return str(error), 2
-    if "prefect" in sys.modules:
-        from prefect.exceptions import CancelledRun
-
-        from flows.server import ServerFailed
-
-        if isinstance(error, CancelledRun):
-            return str(error), 3
-        if isinstance(error, ServerFailed):
-            return str(error), 2
-    return None
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.worker import CapReached, Caps, Drafts
+from flows.gpu_seconds import Run
 from flows.house import House
 from flows.seed import derive_seed
 from policies.chain import Note
@@ -18,7 +19,7 @@ from substrate.fork import Fork
 from substrate.job import Result
 from substrate.measure import Measured, measure, seal_adapter
 from substrate.outcome import Outcome
-from substrate.run import RunRecord, job_for, run_recipe
+from substrate.run import RunRecord, job_for
 from substrate.walls import Level
 
 SCORED = "draft.scored"
@@ -26,6 +27,7 @@ RAN = "draft.ran"
 
 # Units of `Spend`.
 SMOKES, DRAFTS, SCORES = "smokes", "drafts", "dev_scores"
+ONE_OF = {SMOKES: "smoke", DRAFTS: "draft", SCORES: "score"}  # how a subject names it
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ def drafts_in(
     seed: int,
     caps: Caps,
     level: Level,
+    run_in: Run,
 ) -> Drafts:
     """The drafts of one attempt, in the worker's fork."""
     snapshot, campaign = fork.snapshot, attempted.campaign
@@ -65,7 +68,7 @@ def drafts_in(
                 "go on without, and hand in"
             )
         used[unit] += 1
-        subject = f"{attempted.subject}/{used[unit]}"
+        subject = f"{attempted.subject}/{ONE_OF[unit]}/{used[unit]}"
         house.ledger.append(
             Spend(campaign=campaign, subject=subject, unit=unit, state="reserved", amount=1)
         )
@@ -84,7 +87,7 @@ def drafts_in(
             rollouts=rollouts,
             smoke=is_smoke,
         )
-        record = await run_recipe(fork, job, level=level)
+        record = await run_in(fork, job, level)
         said = {
             "outcome": record.outcome.value if record.outcome else "ran",
             "rollouts": record.result.rollouts if record.result else 0,
@@ -92,7 +95,7 @@ def drafts_in(
             "cpu_seconds": record.ending.cpu_seconds,
             "seconds": record.ending.seconds,
         }
-        note = Note(campaign, RAN, f"{subject}/{unit}", said)
+        note = Note(campaign, RAN, subject, said)
         house.ledger.append(settled(subject, unit, 1), note)
         return record
 

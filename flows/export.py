@@ -24,6 +24,7 @@ from policies.card import Base, Cost, Ending, model_card
 from policies.chain import Note
 from policies.final import Effect, effect
 from policies.policy import StandingRecipe
+from policies.purse import spent_by_role
 from policies.report import SetScore
 from policies.tables import Arm, FinalRun, Outbox
 from substrate.measure import CONFIG, WEIGHTS
@@ -152,10 +153,9 @@ def _effect(scores: dict[Arm, list[SetScore]], direction: Any) -> Effect | None:
 def _cost(house: House, campaign_id: str, runs: list[FinalRun]) -> Cost:
     trials = house.ledger.trials(campaign_id)
     accounts = [json.loads(row.account) for row in (*trials, *runs)]
-    spent: dict[str, float] = {}
-    for row in house.ledger.spends(campaign_id):
-        if row.state == "settled":
-            spent[row.unit] = spent.get(row.unit, 0.0) + row.amount
+    spent: dict[str, int] = {}
+    for role in spent_by_role(house.ledger.spends(campaign_id)):
+        spent[role.unit] = spent.get(role.unit, 0) + role.amount
     return Cost(
         trials=len(accounts),
         attempts=sum(account["attempts"] for account in accounts),

@@ -9,9 +9,12 @@ What was recorded is never done again, so that an interrupted end goes on where 
 
 import asyncio
 import json
+from dataclasses import replace
 
 from flows.clean_run import TRIES, Bench, clean_run
+from flows.gpu_seconds import run_charged
 from flows.house import House
+from flows.look import look
 from flows.seed import derive_seed
 from flows.trial import runs_at_once
 from policies.canonical import canonical_json
@@ -21,8 +24,7 @@ from policies.policy import StandingRecipe
 from policies.report import SetScore
 from policies.tables import Arm, Candidate, FinalRun, Opening
 from substrate.isolation import level_for
-from substrate.measure import Measured, SealedAdapter, measure
-from substrate.outcome import Outcome
+from substrate.measure import Measured, SealedAdapter
 
 SCORED = "lockbox.scored"
 
@@ -74,10 +76,11 @@ async def confirm(house: House, campaign_id: str) -> None:
     gate = asyncio.Semaphore(plan.at_once or runs_at_once(snapshot))
 
     async def run(arm: Arm, standing: StandingRecipe, number: int) -> None:
+        charged = run_charged(house, campaign_id, f"end/{arm}-{number}")
         async with gate:
             columns = await clean_run(
                 house,
-                bench,
+                replace(bench, run=charged),
                 standing,
                 seed=derive_seed(campaign.seed, "end", number),
                 name=f"{campaign_id}/end/{arm}-{number}",
@@ -134,10 +137,9 @@ async def open_lockbox(house: House, campaign_id: str) -> None:
     for arm, sha256 in adapters.items():
         if sha256 is not None:
             adapter = SealedAdapter(house.adapters / sha256, sha256)
-            measured = await measure(snapshot, adapter, judge.lockbox, scored, level=level)
-            for _ in range(TRIES - 1):
-                if measured.outcome is Outcome.INFRASTRUCTURE:
-                    measured = await measure(snapshot, adapter, judge.lockbox, scored, level=level)
+            measured = await look(
+                snapshot, adapter, judge, judge.lockbox, scored, level=level, tries=TRIES
+            )
             scores[arm] = _said(measured)
     house.ledger.append(Note(campaign_id, SCORED, campaign_id, scores))
 

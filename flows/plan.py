@@ -1,10 +1,12 @@
 """The plan of a campaign: the one parameter of the campaign flow, and the form in Prefect's UI."""
 
 import re
+from decimal import Decimal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from agents.worker import Caps
+from policies.caps import Scope, SpendCaps, Unit, microdollars
 from substrate.isolation import Isolation
 
 
@@ -48,6 +50,82 @@ class EndPlan(BaseModel):
         description="End the campaign after its last round; else when `seedbed export` asks for "
         "it: the lockbox is opened only once.",
     )
+
+
+class SpendPlan(BaseModel):
+    """The most that the campaign may spend. The worst case is taken from a cap before each call.
+
+    At a cap of a call or a trial the trial ends; at one of the round or the campaign the campaign
+    pauses, and goes on with `seedbed resume` once the cap was raised.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dollars: Decimal | None = Field(
+        default=Decimal(20), ge=0, description="In all; null: only tokens are capped."
+    )
+    dollars_per_round: Decimal | None = Field(
+        default=None, ge=0, description="In one round; null: no cap of its own."
+    )
+    dollars_per_trial: Decimal | None = Field(
+        default=None, ge=0, description="In one trial; null: no cap of its own."
+    )
+    dollars_per_call: Decimal | None = Field(
+        default=None, ge=0, description="With one call; null: no cap of its own."
+    )
+    tokens: int = Field(
+        default=0, ge=0, description="Of models, read and written, in all; 0: no cap."
+    )
+    tokens_per_round: int = Field(default=0, ge=0, description="In one round; 0: no cap.")
+    tokens_per_trial: int = Field(default=0, ge=0, description="In one trial; 0: no cap.")
+    tokens_per_call: int = Field(default=0, ge=0, description="With one call; 0: no cap.")
+    gpu_seconds: int = Field(
+        default=0, ge=0, description="Of GPUs that trials lease, in all; 0: no cap."
+    )
+
+    def caps(self) -> SpendCaps:
+        """The caps that there are."""
+        scopes: tuple[tuple[Scope, str], ...] = (
+            ("campaign", ""),
+            ("round", "_per_round"),
+            ("trial", "_per_trial"),
+            ("call", "_per_call"),
+        )
+        amounts: dict[tuple[Unit, Scope], int] = {}
+        values = self.model_dump()
+        for scope, ending in scopes:
+            if values[f"dollars{ending}"] is not None:
+                amounts["microdollars", scope] = microdollars(values[f"dollars{ending}"])
+            if values[f"tokens{ending}"]:
+                amounts["tokens", scope] = values[f"tokens{ending}"]
+        if self.gpu_seconds:
+            amounts["gpu_seconds", "campaign"] = self.gpu_seconds
+        return SpendCaps(amounts)
+
+
+class ServedPlan(BaseModel):
+    """Where one role's model is served, and how long it is waited for. Holds no key."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base_url: str = Field(
+        default="",
+        description="Of its server, such as http://127.0.0.1:8000/v1; empty: the provider's own.",
+    )
+    idle_seconds: float = Field(
+        default=60.0, gt=0, description="Longest wait for a byte; more for models that think long."
+    )
+    total_seconds: float = Field(default=900.0, gt=0, description="Longest wait for one answer.")
+
+
+class ServingPlan(BaseModel):
+    """Where the models of the three roles are served."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    worker: ServedPlan = Field(default=ServedPlan(), description="The workers' model.")
+    collector: ServedPlan = Field(default=ServedPlan(), description="The collector's model.")
+    meta: ServedPlan = Field(default=ServedPlan(), description="The meta-agent's model.")
 
 
 class Plan(BaseModel):
@@ -138,6 +216,16 @@ class Plan(BaseModel):
         default=Caps(),
         description="What one worker may use in one attempt, besides the run that counts.",
         json_schema_extra={"position": 14},
+    )
+    serving: ServingPlan = Field(
+        default=ServingPlan(),
+        description="Where models are served.",
+        json_schema_extra={"position": 15},
+    )
+    spend: SpendPlan = Field(
+        default=SpendPlan(),
+        description="What the campaign may spend.",
+        json_schema_extra={"position": 16},
     )
 
 

@@ -8,22 +8,27 @@ from typing import Any
 from agents.collector import choose_looks, collect
 from flows.calibrate import calibration_of
 from flows.house import House
+from flows.inspection import inspect_score
+from flows.look import look
 from flows.narration import narrative_of
 from flows.publish import outbox_rows
+from flows.record import incident_rows, worker_of
 from flows.revision import Revision, policy_rows
 from flows.seed import derive_seed
-from flows.trial import score_rows
+from flows.trial import note_strangers, score_rows
 from policies.canonical import canonical_json
 from policies.chain import Note
 from policies.constitution import hold_constitution
 from policies.evidence import round_of
-from policies.integrity import is_flagged
+from policies.integrity import Incident, is_flagged
 from policies.policy import Edit
+from policies.purse import look_spent, spent_by_role
 from policies.rejection import rejection_note, rejection_of
 from policies.report import (
     Account,
     DomainScore,
     IntegrityEvent,
+    RoleSpend,
     RoundReport,
     SetScore,
     SlotAccount,
@@ -31,6 +36,7 @@ from policies.report import (
 )
 from policies.tables import (
     OVERALL,
+    Integrity,
     Look,
     ProblemSet,
     Report,
@@ -39,8 +45,7 @@ from policies.tables import (
     Trial,
 )
 from substrate.isolation import level_for
-from substrate.measure import SealedAdapter, measure
-from substrate.outcome import Outcome
+from substrate.measure import SealedAdapter
 
 FAILED_LOOK = "look.failed"
 ASKED = "policy.asked"
@@ -97,7 +102,8 @@ async def take_looks(house: House, campaign_id: str, number: int) -> None:
             *(
                 Look(campaign=campaign_id, round=number, slot=slot, number=len(looks) + place)
                 for place, slot in enumerate(chosen, start=1)
-            )
+            ),
+            *(row for slot in chosen for row in look_spent(campaign_id, f"r{number}/s{slot}")),
         )
     level = await asyncio.to_thread(level_for, plan.isolation)
     failed = {event.subject for event in house.ledger.events(campaign_id, FAILED_LOOK)}
@@ -106,16 +112,21 @@ async def take_looks(house: House, campaign_id: str, number: int) -> None:
             continue
         if _score(house, campaign_id, number, slot, "external") is not None:
             continue
+        if is_flagged(row.kind for row in house.ledger.integrity(campaign_id, number, slot)):
+            continue
         sha256 = trials[slot].adapter_sha256
         assert sha256 is not None, "only trials with a dev score are looked at"
         adapter = SealedAdapter(house.adapters / sha256, sha256)
-        measured = await measure(snapshot, adapter, judge.external, scored, level=level)
-        tried = 1
-        while measured.outcome is Outcome.INFRASTRUCTURE and tried < plan.budget.attempts:
-            measured = await measure(snapshot, adapter, judge.external, scored, level=level)
-            tried += 1
+        tries = plan.budget.attempts
+        measured = await look(
+            snapshot, adapter, judge, judge.external, scored, level=level, tries=tries
+        )
+        note_strangers(house, f"{campaign_id}/r{number}/s{slot}", measured)
         if measured.score is not None:
             score = SetScore.model_validate(measured.score)
+            if found := inspect_score(score, scored, "external"):
+                house.ledger.append(*_late_incidents(house, trials[slot], found))
+                continue
             house.ledger.append(*score_rows(campaign_id, number, slot, "external", score))
         else:
             why = {"outcome": measured.outcome, "reason": measured.reason}
@@ -172,6 +183,7 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
             slots=accounts,
             worker=campaign.worker,
             isolation="; ".join(sorted({account.isolation for account in accounts})),
+            spend=_spend(house, campaign_id, number),
             integrity=[
                 IntegrityEvent(
                     slot=row.slot,
@@ -226,6 +238,31 @@ def record_round(house: House, campaign_id: str, report: RoundReport, revision: 
         said = {"author": revision.author, **revision.asked}
         rows.append(Note(campaign_id, ASKED, f"r{report.round}", said))
     house.ledger.append(*rows)
+
+
+def _late_incidents(house: House, trial: Trial, found: list[Incident]) -> list[Integrity]:
+    """What was found of a trial that is recorded already: its report takes its scores back."""
+    attempts = house.ledger.attempts(trial.campaign, trial.round, trial.slot)
+    attempt = next(row for row in attempts if row.attempt == trial.attempt)
+    worker = worker_of(trial.kind, house.campaign(trial.campaign).worker)
+    known = house.ledger.integrity(trial.campaign, trial.round, trial.slot)
+    rows = incident_rows(attempt, worker, found)
+    for number, row in enumerate(rows, start=1 + len(known)):
+        row.number = number
+    return rows
+
+
+def _spend(house: House, campaign_id: str, number: int) -> list[RoleSpend]:
+    """What the round spent, and the revision before it: its own is still to come."""
+    rows = [
+        row
+        for row in house.ledger.spends(campaign_id)
+        if row.subject.startswith(f"r{number - 1}/meta/")
+        or (
+            row.subject.startswith(f"r{number}/") and not row.subject.startswith(f"r{number}/meta/")
+        )
+    ]
+    return [RoleSpend(**vars(spent)) for spent in spent_by_role(rows)]
 
 
 def _slot_result(house: House, campaign_id: str, number: int, row: Trial) -> SlotResult:

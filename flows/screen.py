@@ -15,11 +15,13 @@ from rich.text import Text
 
 from flows.house import House
 from flows.lease import is_dead, lease_name
+from flows.roles import PAUSED
 from policies.diff import diff_lines, diff_policies, headline
 from policies.escape import visible
 from policies.isolation import isolation_banner
 from policies.lineage import read_lineage
 from policies.policy import SearchPolicy
+from policies.purse import spent_by_role, spent_text
 from policies.rejection import REJECTED, read_rejections
 from policies.render import edit_text
 from policies.report import RoundReport, SetScore
@@ -40,6 +42,10 @@ def show_campaign(console: Console, house: House, campaign_id: str) -> None:
     if banner := isolation_banner(reports):
         show_banner(console, banner)
     console.print(f"\n[bold]{campaign_id}[/bold]: {len(reports)} of {rounds} rounds, {state}")
+    if state == "paused":
+        console.print(f"  paused: {escape(why_paused(house, campaign_id))}", soft_wrap=True)
+    for line in spent_by_role(house.ledger.spends(campaign_id)):
+        console.print(f"  {escape(spent_text(line))}")
     if reports:
         first, last = reports[0].results.spread, reports[-1].results.spread
         policy = house.policy(campaign_id)
@@ -94,12 +100,23 @@ def campaign_list(house: House) -> list[dict[str, str | int]]:
 
 
 def state_of(house: House, campaign_id: str) -> str:
-    """`running`, `complete` or `resumable`, as lease and reports have it."""
+    """`running`, `complete`, `paused` or `resumable`, as lease, reports and notes have it."""
     holder = house.ledger.lease_holder(lease_name(campaign_id))
     if holder is not None and not is_dead(holder):
         return "running"
     done = len(house.ledger.reports(campaign_id)) == house.plan(campaign_id).rounds
-    return "complete" if done else "resumable"
+    if done:
+        return "complete"
+    return "paused" if why_paused(house, campaign_id) else "resumable"
+
+
+def why_paused(house: House, campaign_id: str) -> str:
+    """The cap at which a campaign paused, unless it went on since; empty where it did not."""
+    kinds = {"campaign.conducted", PAUSED}
+    notes = [event for event in house.ledger.events(campaign_id) if event.kind in kinds]
+    if not notes or notes[-1].kind != PAUSED:
+        return ""
+    return str(json.loads(notes[-1].body)["because"])
 
 
 def program() -> str:

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from platformdirs import user_data_path
+from platformdirs import user_config_path, user_data_path
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class Settings(BaseSettings):
-    """Read from `SEEDBED_HOME` and `SEEDBED_DATABASE_URL`."""
+    """Read from `SEEDBED_HOME`, `SEEDBED_DATABASE_URL` and `SEEDBED_KEYS`."""
 
     model_config = SettingsConfigDict(env_prefix="SEEDBED_", frozen=True)
 
@@ -18,6 +18,11 @@ class Settings(BaseSettings):
     )
     database_url: str = Field(
         default="", description="SQLAlchemy URL of the database; empty: SQLite in the home folder."
+    )
+
+    keys: Path = Field(
+        default_factory=lambda: user_config_path("seedbed") / "keys",
+        description="File with the keys of providers, which its owner alone may read.",
     )
 
     @property
@@ -47,6 +52,16 @@ class Settings(BaseSettings):
     def artifacts(self) -> Path:
         """Adapters by hash, and the logs and metrics of every trial."""
         return self.folder / "artifacts"
+
+    @property
+    def exchanges(self) -> Path:
+        """What agents and models said to each other, redacted, by digest."""
+        return self.artifacts / "exchanges"
+
+    @property
+    def prices(self) -> Path:
+        """The user's own prices of models; see `policies/prices.toml`."""
+        return self.folder / "prices.toml"
 
     @property
     def prefect_home(self) -> Path:

@@ -6,10 +6,13 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agents.worker import find_worker, is_model
+from agents.model import is_model
+from agents.worker import find_worker
 from flows.calibrate import pin_calibration
 from flows.house import House
 from flows.plan import Plan, slug
+from flows.roles import check_roles
+from flows.settings import Settings
 from policies.chain import Note
 from policies.constitution import constitution_sha256
 from policies.policy import Constant, SearchPolicy
@@ -93,7 +96,8 @@ def start_campaign(house: House, plan: Plan, flow_run_id: str | None = None) -> 
 def check_plan(plan: Plan) -> tuple[DropInFolder, str, SearchPolicy]:
     """What the plan names, found and checked: drop-in, recipe, seed policy.
 
-    Raises BadPlan, BadDropIn or NoWalls, in seconds and before anything is written.
+    Raises BadPlan, BadRole, BadPrices, UnknownModel, BadDropIn or NoWalls, in seconds and before
+    anything is written.
     """
     find_worker(plan.worker)
     for role, kind, by_code in (
@@ -105,6 +109,7 @@ def check_plan(plan: Plan) -> tuple[DropInFolder, str, SearchPolicy]:
                 f"wanted for {role} `{by_code}`, `anthropic:MODEL` or `openai:MODEL`, found "
                 f"{kind!r}; choose one"
             )
+    check_roles(plan, Settings())
     level_for(plan.isolation)
     folder = find_dropin(plan.substrate)
     if findings := check_dropin(folder):

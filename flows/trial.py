@@ -6,29 +6,43 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from agents.messages import ProviderFailure
-from agents.worker import HandIn, WorkEnded, Workplace, find_worker, is_model
+from agents.exchange import ends_campaign
+from agents.messages import ProviderFailure, SpendCapReached
+from agents.model import is_model
+from agents.worker import HandIn, WorkEnded, Workplace, find_worker
 from flows.calling import Speaker, converse_with
 from flows.clock import Clock
 from flows.drafting import Attempted, drafts_in
+from flows.gpu_seconds import Run, run_charged
 from flows.house import House, open_house
+from flows.inspection import (
+    Made,
+    adapter_row,
+    inspect_adapter,
+    inspect_data,
+    inspect_edit,
+    inspect_hand_in,
+    inspect_run,
+    inspect_score,
+)
+from flows.record import Record, changed_seals, incident_rows, worker_of
 from flows.seed import derive_seed
-from policies.canonical import canonical_json
-from policies.escape import one_line
-from policies.integrity import CONTROLLER, DETAIL, Incident, is_flagged
-from policies.policy import Assignment, Edit, SearchPolicy
+from policies.canonical import canonical_json, digest
+from policies.evidence import recipe_digest
+from policies.integrity import Incident
+from policies.policy import Assignment, Edit, SearchPolicy, StandingRecipe
 from policies.report import OutcomeName, SetScore
-from policies.tables import OVERALL, Attempt, Integrity, Patch, ProblemSet, Score, Trial
+from policies.tables import OVERALL, Attempt, Patch, ProblemSet, Score, Trial, sha256_of
 from substrate.fork import (
     BadEdit,
     Fork,
     ForkEdit,
     apply_edit,
+    editable_files,
     is_idle,
     make_fork,
     read_edit,
@@ -37,46 +51,12 @@ from substrate.fork import (
 from substrate.isolation import level_for
 from substrate.measure import Measured, measure, seal_adapter
 from substrate.outcome import Outcome
-from substrate.run import RunRecord, job_for, open_folder, open_regular, run_recipe
-from substrate.store import Snapshot
+from substrate.run import job_for, open_folder, open_regular
+from substrate.store import Judge, Snapshot
 from substrate.walls import Level
 
 KEPT_BYTES = 16 * 2**20  # of each file of a run's output
-NO_EDIT = ForkEdit(overrides={}, patch=None, diff="")
-ANCHOR = HandIn(hypothesis="The standing recipe, unchanged.", notes="")
-
-
-@dataclass
-class Record:
-    """What one attempt found, filled in as it goes on."""
-
-    level: Level  # of the walls around whatever it ran
-    outcome: Outcome = Outcome.INFRASTRUCTURE
-    reason: str = ""
-    hand_in: HandIn = ANCHOR
-    edit: ForkEdit = NO_EDIT
-    run: RunRecord | None = None
-    adapter_sha256: str | None = None
-    dev: SetScore | None = None
-    integrity: list[Incident] = field(default_factory=list)
-    discarded: SetScore | None = None  # the dev score of a trial that was flagged
-    clock: Clock = field(default_factory=Clock)
-
-    def end(self, outcome: Outcome, reason: str) -> "Record":
-        self.outcome, self.reason = outcome, reason
-        return self
-
-    def flag(self, *incidents: Incident) -> "Record":
-        self.integrity += incidents
-        return self
-
-    def settle(self) -> "Record":
-        """Discard the score of a trial with an integrity event, whatever else became of it."""
-        if is_flagged(found.kind for found in self.integrity):
-            first = next(found for found in self.integrity if is_flagged([found.kind]))
-            self.end(Outcome.TAMPERED, f"{first.kind}: {first.detail}")
-            self.dev, self.discarded = None, self.dev or self.discarded
-        return self
+MOST_FILES = 64  # of training data, whose hashes are recorded
 
 
 async def run_trial(campaign_id: str, number: int, slot: int) -> str:
@@ -89,27 +69,27 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
     campaign, plan = house.campaign(campaign_id), house.plan(campaign_id)
     policy = house.policy_of_round(campaign_id, number)
     assignment = policy.assignments(plan.width)[slot]
-    worker = campaign.worker if assignment.kind == "explore" else CONTROLLER
+    worker = worker_of(assignment.kind, campaign.worker)
     seed = derive_seed(campaign.seed, number, slot)
     level = await asyncio.to_thread(level_for, plan.isolation)
     clock = Clock()
     for failures in range(1, plan.budget.attempts + 1):
-        attempt = 1 + len(house.ledger.attempts(campaign_id, number, slot))
-        house.ledger.append(
-            Attempt(
-                campaign=campaign_id,
-                round=number,
-                slot=slot,
-                attempt=attempt,
-                kind=assignment.kind,
-                axis=assignment.axis.id if assignment.axis else None,
-                seed=seed,
-                started_at=datetime.now(UTC),
-            )
+        row = Attempt(
+            campaign=campaign_id,
+            round=number,
+            slot=slot,
+            attempt=1 + len(house.ledger.attempts(campaign_id, number, slot)),
+            kind=assignment.kind,
+            axis=assignment.axis.id if assignment.axis else None,
+            seed=seed,
+            started_at=datetime.now(UTC),
         )
+        house.ledger.append(row)
+        attempt = row.attempt
         folder = house.settings.forks / campaign_id / f"r{number}-s{slot}-a{attempt}"
+        run = run_charged(house, campaign_id, f"r{number}/s{slot}/a{attempt}")
 
-        def workplace(draft: Fork, attempt: int = attempt) -> Workplace:
+        def workplace(draft: Fork, attempt: int = attempt, run: Run = run) -> Workplace:
             assert assignment.axis is not None, "an exploration explores an axis"
             kind, rollouts = campaign.worker, plan.budget.rollouts or None
             attempted = Attempted(campaign_id, number, slot, attempt)
@@ -127,6 +107,7 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
                     seed=seed,
                     caps=plan.work,
                     level=level,
+                    run_in=run,
                 ),
                 converse=converse_with(house, speaker) if is_model(kind) else None,
                 level=level,
@@ -138,12 +119,14 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
                 house,
                 policy,
                 assignment,
-                snapshot=house.store.open(campaign.substrate_sha256),
+                snapshot=house.snapshot(campaign_id),
+                judge=house.judge(campaign_id),
                 recipe=campaign.recipe,
                 rollouts=plan.budget.rollouts or None,
                 worker=campaign.worker,
                 workplace=workplace,
                 level=level,
+                run=run,
                 seed=seed,
                 folder=folder,
                 keep=house.trial_folder(campaign_id, number, slot),
@@ -151,10 +134,10 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
             )
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        rows = _incident_rows(campaign_id, number, assignment, attempt, worker, record)
+        rows = incident_rows(row, worker, record.integrity, discarded=record.discarded)
         if record.outcome is not Outcome.INFRASTRUCTURE or failures == plan.budget.attempts:
-            rows += _rows(house, campaign_id, number, assignment, attempt, record)
-            house.ledger.append(*rows)
+            trial = _rows(house, campaign_id, number, assignment, attempt, record)
+            house.ledger.append(*rows, *trial)
             return record.outcome
         house.ledger.append(*rows)
     raise AssertionError("a plan has at least one attempt")
@@ -166,11 +149,13 @@ async def attempt_trial(
     assignment: Assignment,
     *,
     snapshot: Snapshot,
+    judge: Judge,
     recipe: str,
     rollouts: int | None,
     worker: str,
     workplace: Callable[[Fork], Workplace],
     level: Level,
+    run: Run,
     seed: int,
     folder: Path,
     keep: Path,
@@ -185,51 +170,72 @@ async def attempt_trial(
         patches = [house.ledger.patch_text(patch) for patch in standing.patches]
         return make_fork(snapshot, folder / name, overrides=standing.overrides, patches=patches)
 
-    with record.clock.phase("fork"):
-        counted = fork_named("counted")
-    with record.clock.phase("edit"):
-        try:
-            if assignment.kind == "explore":
+    phase = record.clock.phase
+    try:
+        if assignment.kind == "explore":
+            with phase("fork"):
                 draft = fork_named("draft")
+            with phase("edit"):
                 ended = await _work(record, worker, workplace(draft))
                 if changed := sealed_changes(draft):
                     return record.flag(changed_seals(changed)).settle()
                 if ended is not None:
                     return record.end(ended.outcome, ended.reason)
-                record.edit = read_edit(draft)
+                record.edit, handed = read_edit(draft), editable_files(draft)
+                shutil.rmtree(draft.root)
+            if not record.edit.diff:
+                return record.end(Outcome.NO_CHANGE, "the worker handed in an empty edit")
+            with phase("fork"):  # only now: no worker ever saw the fork that counts
+                counted = fork_named("counted")
                 apply_edit(counted, record.edit.overrides, record.edit.patch)
-                if not record.edit.diff:
-                    return record.end(Outcome.NO_CHANGE, "the worker handed in an empty edit")
-                if is_idle(counted):
-                    return record.end(Outcome.NO_CHANGE, "the edit changes comments and spaces")
-            elif assignment.edit is not None:
-                edit = assignment.edit
-                patch = house.ledger.patch_text(edit.patch) if edit.patch else None
-                apply_edit(counted, edit.overrides, patch)
+            with phase("inspect"):
                 record.edit = read_edit(counted)
-                record.hand_in = HandIn(hypothesis="A stored edit on a fresh seed.", notes="")
-        except BadEdit as error:
-            return record.end(Outcome.CRASHED, f"the edit cannot be used: {error}")
+                record.flag(*inspect_hand_in(handed, editable_files(counted)))
+                record.flag(*inspect_edit(record.edit, judge.canaries))
+                if is_idle(counted):
+                    reason = "the edit changes comments, docstrings and spaces alone"
+                    return record.end(Outcome.NO_CHANGE, reason).settle()
+        else:
+            with phase("fork"):
+                counted = fork_named("counted")
+                if (edit := assignment.edit) is not None:
+                    patch = house.ledger.patch_text(edit.patch) if edit.patch else None
+                    apply_edit(counted, edit.overrides, patch)
+                    record.edit = read_edit(counted)
+                    record.hand_in = HandIn(hypothesis="A stored edit on a fresh seed.", notes="")
+    except BadEdit as error:
+        return record.end(Outcome.CRASHED, f"the edit cannot be used: {error}").settle()
 
     return await counted_run(
-        house, record, counted, recipe=recipe, rollouts=rollouts, seed=seed, keep=keep
+        house,
+        record,
+        counted,
+        judge=judge,
+        standing=policy.standing_recipe,
+        recipe=recipe,
+        rollouts=rollouts,
+        seed=seed,
+        keep=keep,
+        run=run,
     )
 
 
 async def _work(record: Record, worker: str, workplace: Workplace) -> WorkEnded | None:
     """Have the worker work, and keep what it hands in; how it ended where that is nothing.
 
-    Raises ProviderFailure where no try will help, and SpendCapReached.
+    Raises ProviderFailure where no try will help, and SpendCapReached where the campaign pauses.
     """
     try:
         record.hand_in = await find_worker(worker)(workplace)
         return None
     except WorkEnded as error:
         ended = error
-    except ProviderFailure as failure:
-        if failure.permanent:
+    except (ProviderFailure, SpendCapReached) as failure:
+        if ends_campaign(failure):
             raise
-        ended = WorkEnded(Outcome.INFRASTRUCTURE, str(failure))
+        is_cap = isinstance(failure, SpendCapReached)
+        outcome = Outcome.OVER_BUDGET if is_cap else Outcome.INFRASTRUCTURE
+        ended = WorkEnded(outcome, str(failure))
     record.hand_in = HandIn(hypothesis="Nothing was handed in.", notes=ended.notes)
     return ended
 
@@ -239,35 +245,68 @@ async def counted_run(
     record: Record,
     counted: Fork,
     *,
+    judge: Judge,
+    standing: StandingRecipe,
     recipe: str,
     rollouts: int | None,
     seed: int,
     keep: Path,
+    run: Run,
 ) -> Record:
-    """The controller's own run in a fork that nobody touches any more, sealed and scored on dev."""
+    """The controller's own run in a fork that nobody touches any more, sealed and scored on dev.
+
+    A score counts only where `flows/inspection.py` finds nothing.
+    """
     snapshot = counted.snapshot
+    before = editable_files(counted)
     with record.clock.phase("run"):
         job = job_for(snapshot, recipe=recipe, seed=seed, rollouts=rollouts)
-        record.run = await run_recipe(counted, job, level=record.level)
+        record.run = await run(counted, job, record.level)
         _keep_output(counted, keep)
-    if changed := sealed_changes(counted):
-        return record.flag(changed_seals(changed)).settle()
+    with record.clock.phase("inspect"):
+        if record.run.keeper_lost:
+            record.flag(Incident("keeper_lost", record.run.reason))
+        if changed := sealed_changes(counted):
+            return record.flag(changed_seals(changed)).settle()
+        declared = record.run.result.data_sha256 if record.run.result else {}
+        record.flag(*inspect_run(counted, before, declared, judge.canaries))
+        record.flag(*await inspect_data(counted, record.edit, judge))
     if record.run.outcome is not None:
-        return record.end(record.run.outcome, record.run.reason)
+        return record.end(record.run.outcome, record.run.reason).settle()
     assert record.run.result is not None
 
     with record.clock.phase("measure"):
         house.store.verify(snapshot, weights=False)
         adapter = seal_adapter(counted, record.run.result, house.adapters)
         if isinstance(adapter, Measured):
-            return record.end(adapter.outcome, adapter.reason)
+            return record.end(adapter.outcome, adapter.reason).settle()
         record.adapter_sha256 = adapter.sha256
-        problems = snapshot.root / snapshot.manifest.sets.dev.path
         scored = snapshot.manifest.sets.dev
+        problems = snapshot.root / scored.path
         measured = await measure(snapshot, adapter, problems, scored, level=record.level)
+    note_strangers(house, counted.root.parent.name, measured)
+    record.end(measured.outcome, measured.reason)
     if measured.score is not None:
-        record.dev = SetScore.model_validate(measured.score)
-    return record.end(measured.outcome, measured.reason)
+        with record.clock.phase("inspect"):
+            record.dev = SetScore.model_validate(measured.score)
+            record.made = Made(adapter, _ran(snapshot, recipe, standing, record.edit), seed)
+            is_edited = bool(record.edit.diff)
+            record.flag(*inspect_adapter(house, snapshot, record.made, is_edited=is_edited))
+            record.flag(*inspect_score(record.dev, scored, "dev"))
+    return record.settle()
+
+
+def note_strangers(house: House, subject: str, measured: Measured) -> None:
+    """Have on record that others spoke to the scorer; who, of trials side by side, nobody knows."""
+    if measured.strangers:
+        house.ledger.note(None, "scorer.strangers", subject, {"peers": measured.strangers})
+
+
+def _ran(snapshot: Snapshot, recipe: str, standing: StandingRecipe, edit: ForkEdit) -> str:
+    """Digest of what ran, but for its seed: substrate, recipe, standing recipe and edit."""
+    patch = sha256_of(edit.patch) if edit.patch else None
+    text = recipe_digest(standing, Edit(overrides=edit.overrides, patch=patch))
+    return digest([snapshot.digest, recipe, text])
 
 
 def runs_at_once(snapshot: Snapshot) -> int:
@@ -288,6 +327,7 @@ def account_of(record: Record, attempts: int) -> dict[str, Any]:
         "peak_memory_mb": ending.peak_memory_mb if ending else 0.0,
         "rollouts": result.rollouts if result else 0,
         "tokens": result.tokens if result else 0,
+        "data_sha256": dict(sorted(result.data_sha256.items())[:MOST_FILES]) if result else {},
         "isolation": record.level,
     }
 
@@ -312,37 +352,6 @@ def score_rows(
             engine=score.engine,
         )
         for domain, (value, n) in parts.items()
-    ]
-
-
-def changed_seals(paths: list[str]) -> Incident:
-    return Incident("sealed_files_changed", f"{len(paths)} sealed paths: {paths[:5]}")
-
-
-def _incident_rows(
-    campaign_id: str,
-    number: int,
-    assignment: Assignment,
-    attempt: int,
-    worker: str,
-    record: Record,
-) -> list[Any]:
-    """The integrity events of one attempt; the score that they discarded is with the first."""
-    return [
-        Integrity(
-            campaign=campaign_id,
-            round=number,
-            slot=assignment.slot,
-            attempt=attempt,
-            number=place,
-            kind=found.kind,
-            detail=one_line(found.detail, DETAIL),
-            worker=worker,
-            discarded=record.discarded.model_dump_json()
-            if place == 1 and record.discarded
-            else None,
-        )
-        for place, found in enumerate(record.integrity, start=1)
     ]
 
 
@@ -386,7 +395,9 @@ def _rows(
             finished_at=datetime.now(UTC),
         )
     )
-    if record.dev is not None:
+    if record.dev is not None and record.made is not None:
+        run = f"{campaign_id}/r{number}/s{assignment.slot}"
+        rows += [adapter_row(record.made, run)]
         rows += score_rows(campaign_id, number, assignment.slot, "dev", record.dev)
     return rows
 

@@ -1,9 +1,10 @@
 """Verification: everything that the ledger vouches for, checked against what is there.
 
 In this order: the database's schema, the hash chain over all rows, the anchor, sealed substrates
-and judges, adapters, patches and policies by their hashes, and every report made again from the
-rows. It ends at the first thing that was tampered with; what cannot be checked is said, and what
-comes after it is checked all the same. Nothing is changed.
+and judges, adapters, patches and policies by their hashes, canaries and held-out problems in what
+was written, and every report made again from the rows. It ends at the first thing that was tampered
+with; what cannot be checked is said, and what comes after it is checked all the same. Nothing is
+changed.
 """
 
 import json
@@ -14,6 +15,7 @@ from typing import Any, Literal
 
 from flows.export import export_folder, exported, hashes
 from flows.house import BadHome, House, open_house
+from flows.leakage import first_leak
 from flows.program import program_sha256
 from flows.round import build_report
 from flows.settings import Settings
@@ -79,6 +81,8 @@ def _checks(campaign: str | None, anchor: Path | None) -> Iterator[Check]:
         yield _check("adapters", *_adapters(house, rows, whole=campaign is None))
         yield _check("texts", *_texts(house, rows))
         yield _check("exports", *_exports(house, rows))
+        well = "no canary and no held-out problem in what was written"
+        yield _check("leaks", first_leak(house, rows), well)
         for row in rows:
             yield from _reports(house, row)
     except (BadHome, UnknownSchema, UNREADABLE, OSError) as error:

@@ -22,7 +22,7 @@ class SpendCapReached(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Caps:
+class SpendCaps:
     """Amounts by unit and scope. What is not named has no cap."""
 
     amounts: Mapping[tuple[Unit, Scope], int]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from policies.baseline import baseline
 from policies.canonical import canonical_json
+from policies.caps import amount_text
 from policies.escape import code, markdown
 from policies.final import Direction, Effect
 from policies.policy import StandingRecipe
@@ -36,7 +37,7 @@ class Cost:
     cpu_seconds: float
     rollouts: int
     tokens: int
-    spent: Mapping[str, float]  # what was settled beyond that, by unit
+    spent: Mapping[str, int]  # what was charged beyond that, by unit
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,7 @@ def _cost(cost: Cost) -> list[str]:
         f"over runs, {cost.cpu_seconds:.0f} CPU seconds, {cost.rollouts} rollouts, {cost.tokens} "
         "tokens.",
     ]
-    lines += [f"- {unit}: {amount:g}" for unit, amount in sorted(cost.spent.items())]
+    lines += [f"- {amount_text(unit, amount)}" for unit, amount in sorted(cost.spent.items())]
     return lines
 
 

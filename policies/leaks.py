@@ -22,6 +22,7 @@ HELD_OUT, SECRET = "held-out text", "a secret"
 STRUCK = "[struck out]"
 # Says what a problem is, not what it asks.
 LABELS = ("id", "domain")
+ENCODED = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
 
 
 def held_out_grams(
@@ -67,7 +68,6 @@ _SECRETS = re.compile(
     r"|(?i:(password|passwd|api[_-]?key|secret|access[_-]?token)\s*[=:]\s*\S{6,})"
     r"|[a-z][a-z0-9+.-]*://[^/\s:@]+:[^/\s@]+@"
 )
-_ENCODED = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
 # A script without spaces has words of one letter.
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|[^\W_]+")
 
@@ -77,7 +77,7 @@ def _grams_of(problems: Iterable[Mapping[str, Any]]) -> set[int]:
     for problem in problems:
         content = {key: value for key, value in problem.items() if key not in LABELS}
         for _, text, is_whole in _texts(content, ()):
-            words = _words(text)
+            words = read_words(text)
             if len(words) >= WORDS:
                 grams |= {_hash(words[i : i + WORDS]) for i in range(len(words) - WORDS + 1)}
             elif is_whole and sum(map(len, words)) >= SHORTEST:
@@ -96,10 +96,15 @@ def _leak(text: str, held_out: frozenset[int]) -> str | None:
 
 def _grams_within(text: str) -> Iterator[int]:
     """Every run of one to eight words, as a gram."""
-    words = _words(text)
+    words = read_words(text)
     for start in range(len(words)):
         for end in range(start + 1, min(start + WORDS, len(words)) + 1):
             yield _hash(words[start:end])
+
+
+def texts_of(value: Any) -> Iterator[str]:
+    """Every text in JSON values, keys left out."""
+    return (text for _, text, is_whole in _texts(value, ()) if is_whole)
 
 
 def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str, bool]]:
@@ -123,7 +128,7 @@ def _joined(items: list[Any]) -> str:
 
 
 def _decoded(text: str) -> Iterator[str]:
-    for found in _ENCODED.findall(text):
+    for found in ENCODED.findall(text):
         for decode in (_from_base64, bytes.fromhex):
             try:
                 plain = decode(found).decode("utf-8")
@@ -137,7 +142,8 @@ def _from_base64(text: str) -> bytes:
     return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
 
 
-def _words(text: str) -> list[str]:
+def read_words(text: str) -> list[str]:
+    """The words of a text: letters and digits, in one case and one Unicode form."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 

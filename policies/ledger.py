@@ -6,7 +6,7 @@ order of their keys; to ask for one that ought to be there raises NotInLedger wh
 come detached: changing one changes nothing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar, cast
@@ -20,6 +20,7 @@ from policies.chain import EVENT, Link, Note, chain, first_break, note_link, row
 from policies.database import open_database, writer
 from policies.tables import (
     Adapter,
+    AgentCall,
     Arm,
     Attempt,
     Calibration,
@@ -87,8 +88,13 @@ class Ledger:
 
     # Append
 
-    def append(self, *rows: Row | Note) -> None:
+    def append(
+        self, *rows: Row | Note, unless: Callable[[Connection], Exception | None] | None = None
+    ) -> None:
         """Append rows and notes with their events, in one transaction: all of them or none.
+
+        `unless` is asked first, in that transaction, so that nobody writes between question and
+        answer; what it returns is raised in place of the rows.
 
         A substrate or a patch that is there already is left as it is: its key is the hash of its
         content. After an error nothing was written; only where the commit itself failed that is
@@ -99,6 +105,8 @@ class Ledger:
         """
         entries = [_entry(row) for row in rows]
         with self._writer.begin() as connection:
+            if unless is not None and (refusal := unless(connection)) is not None:
+                raise refusal
             links: list[Link] = []
             for model, values, link in entries:
                 landed = model is None or _insert(connection, model, values)
@@ -214,6 +222,10 @@ class Ledger:
 
     def spends(self, campaign: str) -> list[Spend]:
         return self._all(Spend, campaign=campaign)
+
+    def agent_calls(self, campaign: str) -> list[AgentCall]:
+        """The calls of agents to models, in the order in which they ended."""
+        return sorted(self._all(AgentCall, campaign=campaign), key=lambda row: (row.at, row.call))
 
     def patches(self) -> frozenset[str]:
         """The digests of all stored patches."""

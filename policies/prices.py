@@ -67,12 +67,11 @@ def _read(path: Path) -> dict[str, Price]:
     found = {}
     for model, entry in data.get("models", {}).items():
         where = f"models.{model!r} in {path}"
-        unknown = set(entry) - {*KINDS, "dated"}
-        missing = {"input", "output"} - set(entry)
-        if unknown or missing:
+        named = set(entry) if isinstance(entry, dict) else set()
+        if named - {*KINDS, "dated"} or not named >= {"input", "output"}:
             raise BadPrices(
                 f"wanted {', '.join(KINDS)} in dollars per million tokens for {where}, found "
-                f"{sorted(entry)}; correct it"
+                f"{entry!r}; correct it"
             )
         amounts = {kind: entry[kind] for kind in KINDS if kind in entry}
         for kind, amount in amounts.items():

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
+from policies.caps import amount_text
 from policies.escape import code, markdown, svg, visible
 from policies.findings import (
     confirmation_table,
@@ -17,7 +18,7 @@ from policies.findings import (
 )
 from policies.isolation import isolation_banner
 from policies.policy import Edit
-from policies.report import RoundReport, SetScore, SlotAccount, SlotResult
+from policies.report import RoleSpend, RoundReport, SetScore, SlotAccount, SlotResult
 from policies.tables import Campaign
 
 Direction = Literal["maximise", "minimise"]
@@ -363,7 +364,17 @@ def _cost(report: RoundReport) -> list[str]:
         "",
         f"From {markdown(account.started_at)} to {markdown(account.ended_at)}. Seconds of the "
         f"round by phase: {markdown(phases) or 'none'}.",
+        *_spend(account.spend),
     ]
+
+
+def _spend(spend: Sequence[RoleSpend]) -> list[str]:
+    head = ("role", "charged", "amount", "at its worst")
+    rows = [
+        (role.role, str(role.calls), amount_text(role.unit, role.amount), str(role.at_worst))
+        for role in spend
+    ]
+    return ["", *_table(head, rows)] if rows else []
 
 
 def _wall(slot: SlotAccount) -> float:

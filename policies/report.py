@@ -84,6 +84,9 @@ class SlotAccount(_Part):
     peak_memory_mb: float = Field(ge=0)
     rollouts: int = Field(ge=0)
     tokens: int = Field(ge=0)
+    data_sha256: dict[str, Sha256] = Field(
+        default={}, description="Hash of every file of training data, as the run declares it."
+    )
     isolation: str = Field(default="", description="Level of the jail that its run had.")
 
 
@@ -233,6 +236,18 @@ class Results(_Part):
     narrative: str = Field(max_length=8000)
 
 
+class RoleSpend(_Part):
+    """What a role spent of one unit, failures and tries counted in."""
+
+    role: str = Field(description="`worker`, `collector`, `meta`, `draft`, `run`, `look`.")
+    unit: str = Field(description="`microdollars`, `tokens`, `looks`, `gpu_seconds`, `drafts` …")
+    calls: int = Field(ge=0, description="How often it was charged.")
+    amount: int = Field(ge=0, description="The sum.")
+    at_worst: int = Field(
+        ge=0, description="Of these, charged what was reserved: nobody knows that it was less."
+    )
+
+
 class Account(_Part):
     """What the round cost."""
 
@@ -245,6 +260,11 @@ class Account(_Part):
     slots: list[SlotAccount]
     worker: str = Field(description="Kind of worker.")
     isolation: str = Field(description="Level of the jail that the runs had.")
+    spend: list[RoleSpend] = Field(
+        default=[],
+        description="What was spent until this report, by role: the meta-agent's part is that of "
+        "the revision before.",
+    )
     integrity: list[IntegrityEvent] = Field(default=[], description="In the order of slots.")
     ledger_seq: int = Field(default=0, ge=0, description="The ledger's last event of this round.")
     ledger_hash: Sha256 | None = Field(

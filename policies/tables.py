@@ -22,6 +22,8 @@ from policies.report import Kind, OutcomeName
 ProblemSet = Literal["dev", "external", "lockbox"]
 Probe = Literal["recipe", "base", "random", "constant", "empty"]
 Arm = Literal["candidate", "baseline"]
+Role = Literal["worker", "collector", "meta"]
+Stop = Literal["end", "tools", "length", "refusal", "failed"]
 Number = Annotated[int, Field(ge=1, lt=2**31)]
 Slot = Annotated[int, Field(ge=0, lt=2**31)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -211,14 +213,34 @@ class DeadEnd(Row, table=True):
 
 
 class Spend(Row, table=True):
-    """An amount taken from a cap of the campaign: one row reserves it, a second settles it."""
+    """An amount taken from a cap of the campaign: one row reserves it, a second settles it.
+
+    Amounts are whole numbers, money in millionths of a dollar: below 2**53 the column is exact.
+    """
 
     natural_key = "{campaign}/{subject}/{unit}/{state}"
     campaign: Slug = Field(primary_key=True)
-    subject: str = Field(primary_key=True, description="What it went to, such as `r1/s3/a1`.")
-    unit: Name = Field(primary_key=True, description="`seconds`, `tokens`, `looks` …")
+    subject: str = Field(
+        primary_key=True, description="What it went to, such as `r1/s3/a1/worker/7`."
+    )
+    unit: Name = Field(primary_key=True, description="A `policies.caps.Unit`.")
     state: Literal["reserved", "settled"] = Field(primary_key=True, sa_type=String)
     amount: float
+
+
+class AgentCall(Row, table=True):
+    """A call of an agent to a model that ended: its exchange is the file of that digest."""
+
+    __tablename__ = "agent_call"  # pyright: ignore[reportAssignmentType]
+    natural_key = "{campaign}/{call}"
+    campaign: Slug = Field(primary_key=True)
+    call: str = Field(primary_key=True, description="The subject of its last try's `spend` rows.")
+    role: Role = Field(sa_type=String)
+    model: str = Field(description="Provider and name, such as `openai:MODEL`.")
+    request_sha256: Sha256 = Field(description="Of the request's canonical JSON, redacted.")
+    exchange_sha256: Sha256 = Field(description="Of the exchange's canonical JSON, redacted.")
+    stop: Stop = Field(sa_type=String)
+    at: AwareDatetime = Field(default_factory=utc_now)
 
 
 class Patch(Row, table=True):

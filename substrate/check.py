@@ -208,6 +208,10 @@ def _check_ranges(dropin: DropInFolder) -> Iterator[Finding]:
                 found = f"[{low}, {high}] has no inside, or no end"
                 todo = "give the metric's least and greatest possible value, such as [0.0, 1.0]"
                 yield Finding("bad-range", f"sets.{name}.range", found, todo)
+            elif declared.ceiling is not None and not low <= declared.ceiling <= high:
+                found = f"{declared.ceiling} is not in the range [{low}, {high}]"
+                todo = "say the best score that is possible, or leave it out"
+                yield Finding("bad-ceiling", f"sets.{name}.ceiling", found, todo)
 
 
 def _check_directions(dropin: DropInFolder) -> Iterator[Finding]:

@@ -71,6 +71,16 @@ class ScoredSet(ProblemSet):
         description="Which way is better. No default: the loop must never guess it."
     )
     range: tuple[float, float] = Field(description="Least and greatest possible value.")
+    labels: list[str] = Field(
+        default=["answer"],
+        min_length=1,
+        description="Fields of a problem that no model sees; the others are its question.",
+    )
+    ceiling: float | None = Field(
+        default=None,
+        description="Best score that an honest adapter can have, such as 0.5 where labels are coin "
+        "tosses: a better one, beyond chance, is an integrity event. Null: the end of the range.",
+    )
 
 
 class Sets(_Table):

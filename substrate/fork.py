@@ -45,6 +45,7 @@ __all__ = [
     "Fork",
     "ForkEdit",
     "apply_edit",
+    "editable_files",
     "is_idle",
     "linked_paths",
     "make_fork",
@@ -140,7 +141,7 @@ def read_edit(fork: Fork) -> ForkEdit:
     recipe, byte for byte but for the spelling of a rewritten constant (`3e-3` becomes `0.003`).
     Raises BadEdit for what an edit cannot carry: links, binary files, files that are too large.
     """
-    now = _read(fork)
+    now = editable_files(fork)
     overrides: Overrides = {}
     rest = dict(now)
     for path in sorted(fork.patched.keys() & now.keys()):
@@ -160,12 +161,18 @@ def read_edit(fork: Fork) -> ForkEdit:
     return ForkEdit(overrides, patch, diff)
 
 
+def editable_files(fork: Fork) -> dict[str, bytes]:
+    """The content of a fork's editable files, by path. Raises BadEdit as `read_edit` does."""
+    bound = set(linked_paths(fork.snapshot))
+    return read_editable(fork.root, fork.snapshot.manifest.files, bound=bound, known=fork.prepared)
+
+
 def is_idle(fork: Fork) -> bool:
     """Whether what was changed in a fork since it was made changes no program: comments, spaces.
 
     Raises BadEdit as `read_edit` does.
     """
-    now = _read(fork)
+    now = editable_files(fork)
     return now.keys() == fork.prepared.keys() and all(
         now[path] == before or (path.endswith(".py") and is_same_program(now[path], before))
         for path, before in fork.prepared.items()
@@ -216,11 +223,6 @@ def linked_paths(snapshot: Snapshot) -> list[str]:
         else:
             bound += [path for path in paths if is_sealed(files, path)]
     return bound
-
-
-def _read(fork: Fork) -> dict[str, bytes]:
-    bound = set(linked_paths(fork.snapshot))
-    return read_editable(fork.root, fork.snapshot.manifest.files, bound=bound, known=fork.prepared)
 
 
 def _editable_of(snapshot: Snapshot) -> dict[str, bytes]:

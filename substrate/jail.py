@@ -56,6 +56,10 @@ _ENVIRONMENT = {
 }
 
 
+class KeeperLost(RuntimeError):
+    """The keeper was killed or stopped, by the kernel or by what it kept: nothing is known."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """What one jailed program, with everything that it starts, may use.
@@ -200,12 +204,13 @@ async def keep(orders: Mapping[str, Any], *, log: Path, stdin: bytes = b"") -> E
             env={},  # the program could read its keeper's in /proc
             start_new_session=True,
         )
+    is_stuck = False
     try:
         seconds = limits["seconds"] + limits["grace_seconds"] + _PATIENCE_SECONDS
         async with asyncio.timeout(seconds):
             answer = await _converse(keeper, len(text).to_bytes(4, "big") + text + stdin)
     except TimeoutError:
-        answer = b""
+        answer, is_stuck = b"", True
         await _dismiss(keeper, scratch)
     except asyncio.CancelledError:
         await _dismiss(keeper, scratch)
@@ -213,7 +218,8 @@ async def keep(orders: Mapping[str, Any], *, log: Path, stdin: bytes = b"") -> E
     if not answer:
         _kill_marked(scratch)
         shutil.rmtree(scratch, ignore_errors=True)
-        raise RuntimeError(
+        was_killed = keeper.returncode is None or keeper.returncode < 0
+        raise (KeeperLost if is_stuck or was_killed else RuntimeError)(
             f"wanted an Ending from the keeper of {program!r}, found none (the keeper's exit code: "
             f"{keeper.returncode}); run it again, the end of {str(log)!r} may say why"
         )

@@ -9,13 +9,14 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
+from substrate.custody import Scorer, ScorerFailed, graded, scorer_of
 from substrate.dropin import ScoredSet
 from substrate.fork import Fork
 from substrate.interpreter import interpreter, python_places
@@ -56,6 +57,7 @@ class Measured:
     outcome: Outcome
     reason: str  # why, "" for `evaluated`
     score: dict[str, Any] | None  # value, n, domains, metric, metric_version, engine
+    strangers: int = 0  # peers beside the controller that spoke to the scorer meanwhile
 
 
 class _Reply(BaseModel):
@@ -66,7 +68,7 @@ class _Reply(BaseModel):
     outcome: Literal["evaluated", "no_change", "invalid_adapter"]
     reason: str = ""
     engine: str = ""
-    values: list[FiniteFloat] = []
+    answers: list[str] = []
 
 
 def seal_adapter(fork: Fork, result: Result, into: Path) -> SealedAdapter | Measured:
@@ -128,28 +130,34 @@ async def measure(
     adapter: SealedAdapter,
     problems: Path,
     scored: ScoredSet,
+    canaries: Collection[str] = (),
     *,
     level: Level | None = None,
 ) -> Measured:
     """Check a sealed adapter and score it on one set of problems (a JSON Lines file).
 
-    The snapshot's `evaluation/score.py` does both, in a fresh jail that has the snapshot, the
-    adapter, the problems and nothing else; `level` None: the highest that stands here. An adapter
-    that fails a check is `invalid_adapter`, one that changes nothing `no_change`. Whatever goes
-    wrong with the scorer itself is `infrastructure`, never a score.
+    Two processes do it. The snapshot's `evaluation/score.py`, in a fresh jail that sees no fork,
+    has the adapter and the questions, and never a label; the scorer (`substrate/scorer.py`) has the
+    labels and the answers, and never an adapter. Problems with a text of `canaries` are not asked.
+    `level` None: the highest that stands here.
+
+    An adapter that fails a check is `invalid_adapter`, one that changes nothing `no_change`.
+    Whatever goes wrong with the evaluation itself is `infrastructure`, never a score.
     """
-    manifest = snapshot.manifest
     if await asyncio.to_thread(tree_sha256, adapter.path) != adapter.sha256:
         reason = f"wanted the adapter of hash {adapter.sha256}, found another; seal it anew"
         return Measured(Outcome.INFRASTRUCTURE, reason, None)
-    orders = {
-        "base": str(snapshot.root / manifest.base.path),
-        "adapter": str(adapter.path),
-        "base_sha256": manifest.base.sha256,
-        **manifest.adapter.model_dump(mode="json"),
-    }
-    folders = {adapter.path: "<adapter>"}
-    return await _score(snapshot, "evaluation/score.py", orders, problems, scored, folders, level)
+    try:
+        async with scorer_of(snapshot, problems, scored, canaries) as scorer:
+            asked = await scorer.ask("questions")
+            reply = await _answers(snapshot, adapter, asked["questions"], level)
+            if isinstance(reply, Measured):
+                return reply
+            found = await _score(snapshot, scorer, reply, asked["sha256"], scored)
+            return replace(found, strangers=(await scorer.ask("count"))["strangers"])
+    except (ScorerFailed, RuntimeError, KeyError) as error:
+        names = {snapshot.root: "<snapshot>", problems: "<problems>"}
+        return Measured(Outcome.INFRASTRUCTURE, quote(str(error), names), None)
 
 
 async def measure_completion(
@@ -161,54 +169,61 @@ async def measure_completion(
     level: Level | None = None,
 ) -> Measured:
     """Score one and the same completion of every problem: what a model without a mind is worth."""
-    orders = {"completion": completion}
-    return await _score(snapshot, "evaluation/blind.py", orders, problems, scored, {}, level)
+    try:
+        async with scorer_of(snapshot, problems, scored, ()) as scorer:
+            asked = await scorer.ask("questions")
+            answers = [completion] * len(asked["questions"])
+            reply = _Reply(outcome="evaluated", engine="one completion for all", answers=answers)
+            return await _score(snapshot, scorer, reply, asked["sha256"], scored)
+    except (ScorerFailed, RuntimeError, KeyError) as error:
+        names = {snapshot.root: "<snapshot>", problems: "<problems>"}
+        return Measured(Outcome.INFRASTRUCTURE, quote(str(error), names), None)
 
 
-async def _score(
+async def _answers(
     snapshot: Snapshot,
-    program: str,
-    orders: Mapping[str, Any],
-    problems: Path,
-    scored: ScoredSet,
-    names: Mapping[Path, str],
+    adapter: SealedAdapter,
+    questions: Sequence[Mapping[str, Any]],
     level: Level | None,
-) -> Measured:
-    """Have a program of the snapshot's evaluation score a set of problems, in a fresh jail."""
+) -> _Reply | Measured:
+    """The adapter's answers to questions, from a fresh jail."""
     manifest = snapshot.manifest
-    folders = {snapshot.root: "<snapshot>", problems: "<problems>", **names}
+    folders = {snapshot.root: "<snapshot>", adapter.path: "<adapter>"}
 
     def failed(reason: str) -> Measured:
         return Measured(Outcome.INFRASTRUCTURE, quote(reason, folders), None)
 
-    text = problems.read_bytes()
     with tempfile.TemporaryDirectory(prefix="seedbed-measure-") as scratch:
         folders[Path(scratch)] = "<scratch>"
         desk, log = Path(scratch) / "desk", Path(scratch) / "score.log"
         desk.mkdir()
-        # A copy, since those of the judge are for the controller's user alone to read.
-        copied = Path(scratch) / "problems.jsonl"
-        copied.write_bytes(text)
-        folders[copied] = "<problems>"
-        try:
-            python = interpreter(manifest)
-            level = level or await asyncio.to_thread(best_level)
-            ending = await run_jailed(
-                [python, "-I", "-B", str(snapshot.root / program)],
-                cwd=desk,
-                env=environment(manifest),
-                limits=jail_limits(manifest),
-                log=log,
-                walls=Walls(
-                    level=level,
-                    writable=(desk,),
-                    readable=(snapshot.root, copied, *names, *python_places(python)),
-                    cuda=manifest.run.device == "cuda",
-                ),
-                stdin=json.dumps({**orders, "problems": str(copied)}).encode(),
-            )
-        except RuntimeError as error:
-            return failed(str(error))
+        asked = desk / "questions.jsonl"
+        asked.write_text("".join(json.dumps(one) + "\n" for one in questions), "utf-8")
+        orders = {
+            "base": str(snapshot.root / manifest.base.path),
+            "adapter": str(adapter.path),
+            "base_sha256": manifest.base.sha256,
+            "questions": str(asked),
+            **manifest.adapter.model_dump(mode="json"),
+        }
+        python = interpreter(manifest)
+        level = level or await asyncio.to_thread(best_level)
+        # Not the dev set: its labels.
+        parts = [part for part in snapshot.root.iterdir() if part.name != "dev"]
+        ending = await run_jailed(
+            [python, "-I", "-B", str(snapshot.root / "evaluation" / "score.py")],
+            cwd=desk,
+            env=environment(manifest),
+            limits=jail_limits(manifest),
+            log=log,
+            walls=Walls(
+                level=level,
+                writable=(desk,),
+                readable=(*parts, adapter.path, *python_places(python)),
+                cuda=manifest.run.device == "cuda",
+            ),
+            stdin=json.dumps(orders).encode(),
+        )
         if ending.limit is not None or ending.exit_code != 0:
             how = ending.limit or (ending.signal and f"signal {ending.signal}") or "an exception"
             return failed(f"the scorer was ended by {how}: {last_line_of(log)}")
@@ -216,24 +231,32 @@ async def _score(
             reply = _Reply.model_validate_json((desk / "score.json").read_bytes())
         except (OSError, ValidationError) as error:
             return failed(f"the scorer left no valid score.json: {error}")
-
     if reply.outcome != "evaluated":
         return Measured(Outcome(reply.outcome), quote(reply.reason, folders), None)
-    domains = [json.loads(line)["domain"] for line in text.splitlines() if line.strip()]
+    if len(reply.answers) != len(questions):
+        found = f"{len(reply.answers)} answers to {len(questions)} questions"
+        return failed(f"wanted an answer to each question, found {found}")
+    return reply
+
+
+async def _score(
+    snapshot: Snapshot, scorer: Scorer, reply: _Reply, problems_sha256: str, scored: ScoredSet
+) -> Measured:
+    """The score of answers, as the scorer's values make it."""
+    values, domains = await graded(scorer, reply.answers)
     least, greatest = scored.range
-    if len(reply.values) != len(domains) or not domains:
-        found = f"found {len(reply.values)} values for {len(domains)} problems"
-        return failed(f"wanted at least one problem and one value for each, {found}")
-    if not all(least <= value <= greatest for value in reply.values):
-        return failed(f"wanted values from {least} to {greatest}, found others: see sets' range")
+    if not values or not all(least <= value <= greatest for value in values):
+        wanted = f"wanted at least one value, all from {least} to {greatest}"
+        reason = f"{wanted}, found others or none: see sets' range"
+        return Measured(Outcome.INFRASTRUCTURE, reason, None)
     score = {
-        **_mean(reply.values),
+        **_mean(values),
         "domains": {
-            domain: _mean([v for v, d in zip(reply.values, domains, strict=True) if d == domain])
+            domain: _mean([v for v, d in zip(values, domains, strict=True) if d == domain])
             for domain in sorted(set(domains))
         },
         "metric": scored.metric,
-        "metric_version": _metric_version(snapshot, text),
+        "metric_version": _metric_version(snapshot, problems_sha256),
         "engine": reply.engine,
     }
     return Measured(Outcome.EVALUATED, "", score)
@@ -283,7 +306,7 @@ def _mean(values: Sequence[float]) -> dict[str, Any]:
     return {"value": math.fsum(values) / len(values), "n": len(values)}
 
 
-def _metric_version(snapshot: Snapshot, problems: bytes) -> str:
+def _metric_version(snapshot: Snapshot, problems_sha256: str) -> str:
     """Hash of the evaluation's code and of the problems: scores of two versions do not compare.
 
     `training/` counts: an evaluation may import what it needs from it.
@@ -292,5 +315,5 @@ def _metric_version(snapshot: Snapshot, problems: bytes) -> str:
     for entry in snapshot.entries:
         if entry.path.startswith(("evaluation/", "training/")) and entry.sha256 is not None:
             digest.update(f"{entry.path} {entry.sha256}\n".encode())
-    digest.update(f"problems {hashlib.sha256(problems).hexdigest()}\n".encode())
+    digest.update(f"problems {problems_sha256}\n".encode())
     return digest.hexdigest()

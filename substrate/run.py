@@ -17,7 +17,7 @@ from substrate.dropin import DropIn
 from substrate.fork import COPIED, Fork, linked_paths
 from substrate.interpreter import interpreter, python_places
 from substrate.isolation import best_level
-from substrate.jail import Ending, Limits, run_jailed
+from substrate.jail import Ending, KeeperLost, Limits, run_jailed
 from substrate.job import Budget, Job, MetricsRow, Result
 from substrate.outcome import Outcome
 from substrate.store import Snapshot
@@ -51,6 +51,7 @@ class RunRecord:
     reason: str  # why the outcome is what it is; "" with None
     result: Result | None  # what the recipe says of its run, where that is valid
     ending: Ending  # exit code 127 and zeros where it could not be started
+    keeper_lost: bool = False  # what guards the run was killed
 
 
 def job_for(
@@ -106,7 +107,8 @@ async def run_recipe(fork: Fork, job: Job, *, level: Level | None = None) -> Run
             )
         except RuntimeError as error:
             reason = quote(str(error), {fork.root: "<fork>"})
-            return RunRecord(Outcome.INFRASTRUCTURE, reason, None, _NEVER_RAN)
+            lost = isinstance(error, KeeperLost)
+            return RunRecord(Outcome.INFRASTRUCTURE, reason, None, _NEVER_RAN, lost)
         finally:
             last_line = last_line_of(log)
             _keep_log(log, out)
@@ -116,8 +118,8 @@ async def run_recipe(fork: Fork, job: Job, *, level: Level | None = None) -> Run
 def fork_walls(fork: Fork, python: str, level: Level) -> Walls:
     """What a program in a fork has: the fork, to do as it likes, and what the fork links to.
 
-    Within bubblewrap's walls the fork's sealed copies are for reading alone, so that none is changed
-    and put back. Landlock's rules only add up, so that behind it they can be written.
+    Within bubblewrap's walls the fork's sealed copies are for reading alone, so that none is
+    changed and put back. Landlock's rules only add up: behind it they can be written.
     """
     manifest = fork.snapshot.manifest
     linked = [fork.snapshot.root / path for path in linked_paths(fork.snapshot)]

@@ -5,13 +5,18 @@
     bases/<base.sha256>/                the same for a base model: its snapshots share its files
     judges/<digest>/                    the external and the lockbox problems; 0400 in 0700
 
+Among a judge's problems are canaries: made up when it is sealed, asked by nobody, each with a text
+that is nowhere else. Where such a text turns up, somebody has read what nobody may read.
+
 Nothing here is ever changed: permissions stop accidents, `verify` finds the rest, by content.
 """
 
 import contextlib
 import fcntl
+import json
 import os
 import re
+import secrets
 import shutil
 import stat
 import tempfile
@@ -32,6 +37,7 @@ from substrate.tree import (
     copy_file,
     entries_sha256,
     first_difference,
+    hash_file,
     hash_tree,
     read_entries,
     silent,
@@ -44,6 +50,8 @@ __all__ = ["Entry", "Judge", "Snapshot", "SnapshotDamaged", "Store", "tree_sha25
 _SNAPSHOT_TAG = "seedbed snapshot 1"  # part of what is hashed: another format is another digest
 _JUDGE_TAG = "seedbed judge 1"
 _ENTRIES = "entries.jsonl"
+_SOURCE, _CANARIES = "source.json", "canaries.json"
+CANARIES = 4  # in each set of a judge
 
 
 class NoSnapshot(FileNotFoundError):
@@ -71,6 +79,7 @@ class Judge:
     digest: str
     external: Path
     lockbox: Path
+    canaries: frozenset[str]  # texts that are in these files and must be nowhere else
 
 
 class Store:
@@ -83,6 +92,7 @@ class Store:
         self._bases = self.root / "bases"
         self._judges = self.root / "judges"
         self._staging = self.root / "staging"
+        self._stamps: dict[Path, tuple[int, ...]] = {}  # of weights, as they were last looked at
 
     def seal(self, dropin: DropInFolder, progress: Progress = silent) -> Snapshot:
         """The snapshot of a drop-in, made when it is not there yet. A base is copied only once.
@@ -129,20 +139,32 @@ class Store:
         """Compare a snapshot with its digest. Raises SnapshotDamaged.
 
         Every path, type, permission and size is compared, and the content of every file; with
-        `weights=False` the content of the base model's files is not read.
+        `weights=False` the content of the base model's files is read only where one was written to,
+        by its inode and change time, since this process looked last.
         """
         folder = snapshot.root.parent
         found = entries_sha256(_SNAPSHOT_TAG, snapshot.entries)
         if found != snapshot.digest:
             raise _damaged(folder, _ENTRIES, f"changed: hash {found}, sealed as {snapshot.digest}")
         in_base = sources.BASE + "/"
+        stamps = {
+            entry.path: _stamp(snapshot.root / entry.path)
+            for entry in snapshot.entries
+            if entry.type == "file" and entry.path.startswith(in_base)
+        }
+        touched = {
+            path
+            for path, stamp in stamps.items()
+            if self._stamps.get(snapshot.root / path, stamp) != stamp
+        }
         difference = first_difference(
             snapshot.root,
             snapshot.entries,
-            is_hashed=lambda path: weights or not path.startswith(in_base),
+            is_hashed=lambda path: weights or path not in stamps or path in touched,
             progress=progress,
         )
         if difference is None:
+            self._stamps |= {snapshot.root / path: stamp for path, stamp in stamps.items()}
             return
         base = self._bases / snapshot.manifest.base.sha256
         raise _damaged(
@@ -150,11 +172,24 @@ class Store:
         )
 
     def seal_judge(self, dropin: DropInFolder) -> Judge:
-        """The sealed copies of the external and the lockbox problems, readable by us alone."""
+        """The sealed copies of the external and the lockbox problems, readable by us alone.
+
+        Canaries are drawn once: the same problems are the same judge ever after.
+        """
         sets = dropin.manifest.sets
+        files = {"external": dropin.file(sets.external.path)}
+        files |= {"lockbox": dropin.file(sets.lockbox.path)}
+        source = json.dumps({name: hash_file(path) for name, path in files.items()})
         with self._stage() as staged:
-            for path, name in ((sets.external.path, "external"), (sets.lockbox.path, "lockbox")):
-                copy_file(dropin.file(path), staged / f"{name}.jsonl")
+            for digest in sorted(os.listdir(self._judges)) if self._judges.is_dir() else []:
+                known = self._judges / digest / _SOURCE
+                if known.is_file() and known.read_text("ascii") == source:
+                    return self.open_judge(digest)
+            canaries: list[str] = []
+            for name, path in files.items():
+                canaries += _copy_with_canaries(path, staged / f"{name}.jsonl")
+            (staged / _CANARIES).write_text(json.dumps(canaries), "ascii")
+            (staged / _SOURCE).write_text(source, "ascii")
             _make_read_only(staged, file_mode=0o400, folder_mode=0o700)
             digest = entries_sha256(_JUDGE_TAG, hash_tree(staged, {}))
             self._put(staged, self._judges / digest)
@@ -169,7 +204,10 @@ class Store:
             raise _damaged(folder, error.path, f"changed: {error.found}") from error
         if found != digest:
             raise _damaged(folder, "the problems", f"changed: hash {found}")
-        return Judge(digest, folder / "external.jsonl", folder / "lockbox.jsonl")
+        file = folder / _CANARIES
+        canaries = json.loads(file.read_text("ascii")) if file.is_file() else []
+        external, lockbox = folder / "external.jsonl", folder / "lockbox.jsonl"
+        return Judge(digest, external, lockbox, frozenset(canaries))
 
     def snapshots(self) -> list[str]:
         """The digests of all snapshots."""
@@ -232,6 +270,24 @@ class Store:
         return place / digest
 
 
+def _copy_with_canaries(problems: Path, target: Path) -> list[str]:
+    """Copy a set of problems with CANARIES more among them; the texts of these.
+
+    One is a problem's likeness, in which every text is the canary's own.
+    """
+    lines = problems.read_bytes().splitlines(keepends=True)
+    if lines and not lines[-1].endswith(b"\n"):
+        lines[-1] += b"\n"
+    canaries = [secrets.token_hex(12) for _ in range(CANARIES)]
+    for canary in canaries:
+        like = json.loads(secrets.choice(lines))
+        texts = {key: canary for key, value in like.items() if isinstance(value, str)}
+        row = json.dumps({**like, **texts, "domain": like["domain"]})
+        lines.insert(secrets.randbelow(len(lines) + 1), f"{row}\n".encode())
+    target.write_bytes(b"".join(lines))
+    return canaries
+
+
 def _lay_out_code(dropin: DropInFolder, tree: Path) -> None:
     """Everything of a snapshot but its base, with the manifest's overrides applied."""
     sets = dropin.manifest.sets
@@ -266,6 +322,15 @@ def _bind_base(base: Path, folder: Path) -> dict[str, str]:
 
 def _content_of(entries: Iterable[Entry]) -> str:
     return content_sha256((e.path, e.size, e.sha256) for e in entries if e.sha256)
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """What changes when a file is written to, unless the clock is turned back; () if it is gone."""
+    try:
+        info = path.lstat()
+    except OSError:
+        return ()
+    return (info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
 
 
 def _make_read_only(

@@ -60,8 +60,9 @@ keep it free of links, and keep its problems out of the other sets and out of `o
 _OVERLAY_README = """\
 Files here are laid over the reference: `overlay/recipes/mine.py` becomes `recipes/mine.py` in every
 fork, and a file that the reference has too takes its place. An `evaluation/solve.py` here replaces
-the way in which problems are solved and scored. This README, hidden files and byte code are left
-out.
+the way in which questions are answered, an `evaluation/grade.py` that in which answers are graded:
+the one never sees a label, the other never a model. This README, hidden files and byte code are
+left out.
 """
 
 _MANIFEST = """\
@@ -118,6 +119,7 @@ domains = ["sums"]
 metric = "accuracy"
 direction = "maximise" # or "minimise"
 range = [0.0, 1.0] # least and greatest possible value
+labels = ["answer"] # fields of a problem that no model sees
 
 [sets.external] # the authority: rationed looks
 path = "judge/external.jsonl"

@@ -12,17 +12,19 @@ Line = Reply | Exception | Callable[[Request], Reply]
 
 @dataclass
 class Script:
-    """Answers in order; after the last one, the last one again."""
+    """Answers in order; after the last one, the last one again. It keeps what was said."""
 
     lines: list[Line]
     asked: list[Request] = field(default_factory=list)
+    said: list[Reply] = field(default_factory=list)
 
     async def __call__(self, request: Request) -> Reply:
         line = self.lines[min(len(self.asked), len(self.lines) - 1)]
         self.asked.append(request)
         if isinstance(line, Exception):
             raise line
-        return line if isinstance(line, Reply) else line(request)
+        self.said.append(line if isinstance(line, Reply) else line(request))
+        return self.said[-1]
 
 
 def script(*lines: Line) -> Script:

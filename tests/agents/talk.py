@@ -8,7 +8,7 @@ from agents.correspondence import Account, Amounts, Correspondence
 from agents.journal import Exchange
 from agents.line import Line
 from agents.messages import Converse, Message, Reply, Request, Text
-from agents.model import Provider, read_model
+from agents.model import Model, Provider, read_model
 from agents.tries import Patience
 from policies.prices import Price
 from tests.agents.provider_server import ProviderServer
@@ -46,6 +46,10 @@ def talk(
 ) -> Correspondence:
     provider = cast(Provider, provider)
     model = read_model(f"{provider}:test-model", server.base_url(provider))
+    return talk_to(line, model, book, patience)
+
+
+def talk_to(line: Line, model: Model, book: Book, patience: Patience = HURRIED) -> Correspondence:
     return Correspondence(
         line=line, model=model, price=ONE_DOLLAR, account=book.account(), patience=patience
     )

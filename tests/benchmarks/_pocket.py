@@ -167,7 +167,11 @@ def _trial(order: tuple[Arm, int, str, tuple[str, ...]]) -> Line:
 
 
 def of_base(problems: list[dict[str, Any]]) -> str:
-    """A 1 or 0 for each problem, of the base model: with an adapter that changes nothing."""
+    """A 1 or 0 for each problem, of the base model: with an adapter that changes next to nothing.
+
+    One that changes nothing at all is refused.
+    """
+    import torch
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
@@ -177,7 +181,10 @@ def of_base(problems: list[dict[str, Any]]) -> str:
     )
     with tempfile.TemporaryDirectory() as folder:
         base = AutoModelForCausalLM.from_pretrained(POCKET / "base")
-        get_peft_model(base, lora).save_pretrained(folder)
+        model = get_peft_model(base, lora)
+        with torch.no_grad():
+            next(w for name, w in model.named_parameters() if "lora_B" in name)[0, 0] = 2.0**-20
+        model.save_pretrained(folder)
         return solve(Path(folder), problems)
 
 
@@ -237,10 +244,13 @@ def solve(adapter: Path, problems: list[dict[str, Any]]) -> str:
         sys.path[:0] = [str(POCKET / "overlay"), str(REFERENCE)]
     import torch
 
+    from evaluation.grade import grade
     from evaluation.solve import solve as evaluate
 
     torch.set_num_threads(1)
-    return "".join(str(int(value)) for value in evaluate(POCKET / "base", adapter, problems))
+    questions = [{**problem, "room": len(problem["answer"])} for problem in problems]
+    answers = evaluate(POCKET / "base", adapter, questions)
+    return "".join(str(int(value)) for value in grade(problems, answers))
 
 
 def _dropin(scratch: Path) -> DropInFolder:

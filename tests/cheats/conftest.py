@@ -8,10 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cheats.yard import REPO, STUB, Yard, files_with
+from policies.report import SlotResult
+from tests.cheats.cheat import Cheat
+from tests.cheats.yard import REPO, STUB, Yard, by_axis, files_with
 from tests.flows.conftest import prefect_api, pytest_sessionfinish
 
-__all__ = ["prefect_api", "pytest_sessionfinish", "yard"]
+__all__ = ["prefect_api", "pytest_sessionfinish"]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +47,8 @@ def yard(tmp_path_factory: pytest.TempPathFactory, prefect_api: str) -> Iterator
             listener.setblocking(False)
             with pytest.raises(BlockingIOError):
                 listener.accept()
-    written = files_with(folder / "home", [key.encode(), *held_out_salts()])
+    secret = [key.encode(), *([] if "EXTERNAL" in facts else held_out_salts())]
+    written = files_with(folder / "home", secret)
     assert [path for path in written if not path.startswith("store/judges/")] == []
 
 
@@ -53,3 +56,12 @@ def held_out_salts() -> list[bytes]:
     """What stands in no text but of a held-out problem."""
     texts = [(STUB / "judge" / f"{name}.jsonl").read_text() for name in ("external", "lockbox")]
     return [json.loads(line)["salt"].encode() for text in texts for line in text.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def honest_anchor(yard: Yard) -> SlotResult:
+    """The anchor of a round in which nobody cheats."""
+    honest = [Cheat(name, "Turns a constant.", "evaluated", "") for name in ("one", "two")]
+    report = yard.run([yard.order(cheat) for cheat in honest])
+    assert [slot.outcome for slot in report.results.slots] == ["evaluated"] * 3
+    return by_axis(report)["anchor"][0]

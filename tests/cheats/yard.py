@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,7 +53,7 @@ class Yard:
 
     folder: Path
     house: House
-    facts: Mapping[str, str | int]
+    facts: dict[str, str | int]
 
     @property
     def mark(self) -> str:
@@ -62,9 +62,12 @@ class Yard:
     def order(self, cheat: Cheat) -> Order:
         """A cheat, with those of the facts that it names."""
         told = {name: f"{name} = {value!r}\n" for name, value in self.facts.items()}
-        constants = "".join(line for name, line in told.items() if name in cheat.recipe)
-        recipe = written_in((STUB / "overlay" / RECIPE).read_text("utf-8"), cheat, constants)
-        return Order(cheat.name, "".join(told.values()) + cheat.work, recipe)
+        known, knows = (
+            "".join(line for name, line in told.items() if name in code)
+            for code in (cheat.recipe, cheat.work)
+        )
+        recipe = written_in((STUB / "overlay" / RECIPE).read_text("utf-8"), cheat, known)
+        return Order(cheat.name, knows + cheat.work, recipe)
 
     def run(self, orders: Sequence[Order], seed: int = 1) -> RoundReport:
         """The report of a round of one anchor and these workers, through the campaign's flow."""

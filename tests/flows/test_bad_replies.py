@@ -39,7 +39,9 @@ MODEL = "anthropic:scripted"
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """A house in which the trials of a first round ran."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SEEDBED_HOME", str(tmp_path_factory.mktemp("home")))
+        home = tmp_path_factory.mktemp("home")
+        patch.setenv("SEEDBED_HOME", str(home))
+        (home / "prices.toml").write_text(f'[models]\n"{MODEL}" = {{ input = 1, output = 1 }}\n')
         house = open_house()
         plan = Plan(substrate=str(STUB), rounds=2, width=3, seed=1, meta=MODEL, collector=MODEL)
         campaign_id = start_campaign(house, plan)

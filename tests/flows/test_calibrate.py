@@ -84,7 +84,7 @@ def test_another_budget_is_another_baseline(home: Path) -> None:
     assert calibrated(STUB, "--rollouts", "120", "--runs", "2").exit_code == 0
     short, whole = shown()
     assert (short["rollouts"], whole["rollouts"]) == (120, 960)
-    assert short["mean"] < whole["mean"], "an eighth of the training"
+    assert short["mean"] != whole["mean"], "runs of its own"
 
 
 def test_a_campaign_pins_the_runs_that_there_are_when_it_starts(home: Path) -> None:
@@ -121,8 +121,8 @@ def test_an_evaluation_that_an_empty_output_wins_is_refused_by_name(
     monkeypatch.setenv("SEEDBED_HOME", str(tmp_path / "home"))
     stub = tmp_path / "stub"
     shutil.copytree(STUB, stub)
-    world = stub / "overlay" / "training" / "world.py"
-    world.write_text(world.read_text().replace("return 0.0", "return float(completion == '')"))
+    grade = stub / "overlay" / "evaluation" / "grade.py"
+    grade.write_text(grade.read_text().replace("return 0.0", "return float(answer == '')"))
     done = calibrated(stub, "--runs", "2")
     assert done.exit_code == 2
     assert "probe-beats-baseline: empty: scores 1.0000 on dev" in done.output

@@ -4,26 +4,14 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-REPO = Path(__file__).parent.parent.parent
+from tests.flows.commands import REPO, SEEDBED, seedbed
+
 STUB = REPO / "tests" / "substrates" / "stub"
-SEEDBED = [sys.executable, "-m", "flows.cli"]
-
-
-def seedbed(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*SEEDBED, *arguments],
-        cwd=REPO,
-        env={**os.environ, "SEEDBED_HOME": str(home), "COLUMNS": "120"},
-        capture_output=True,
-        text=True,
-        timeout=110,
-    )
 
 
 @pytest.fixture(scope="module")

@@ -196,8 +196,8 @@ def test_through_prefect_a_plan_can_end_its_campaign_and_the_card_is_an_artifact
 
 
 SLOW = """
-def solve(base: Path, adapter: Path, problems: list[dict[str, Any]]) -> list[float]:
-    if len(problems) == 800:  # the lockbox
+def solve(base: Path, adapter: Path, questions: list[dict[str, Any]]) -> list[str]:
+    if len(questions) == 800:  # the lockbox
         import time
 
         time.sleep(8)

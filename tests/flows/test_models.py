@@ -12,17 +12,21 @@ import pytest
 from prefect.exceptions import CancelledRun
 
 from agents.exchange import prompt_sha256
+from agents.journal import Exchange, ReplayDiverged
 from agents.messages import Converse, ProviderFailure, Request, SpendCapReached
 from flows import round as steps
 from flows.calling import Speaker, answered_by
 from flows.campaign import campaign, first_cause, resume
 from flows.house import House, open_house
-from flows.narration import UNUSED
+from flows.narration import UNUSED, narrate_round
 from flows.plan import Plan
-from flows.revision import decide
+from flows.rerun import answers_of, begin_rerun, compare_rerun, is_rerun
+from flows.revision import decide, revise_policy
 from flows.start import BadPlan, check_plan, start_campaign
 from flows.trial import run_trial
 from policies.canonical import canonical_json
+from policies.caps import Scope
+from policies.ledger import NotInLedger
 from policies.rejection import REJECTED, read_rejections
 from policies.report import RoundReport
 from tests.agents.scripted import Line, Script, context_of, says, script, uses
@@ -56,7 +60,10 @@ class Cast:
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SEEDBED_HOME", str(tmp_path_factory.mktemp("home")))
+        home = tmp_path_factory.mktemp("home")
+        patch.setenv("SEEDBED_HOME", str(home))
+        priced = (f'"{model}" = {{ input = 1, output = 1 }}\n' for model in (MODEL, META))
+        (home / "prices.toml").write_text("[models]\n" + "".join(priced))
         yield open_house()
 
 
@@ -74,14 +81,15 @@ async def trials(house: House, campaign_id: str) -> RoundReport:
 
 
 def a_worker(speaker: Speaker) -> Script:
-    """Breaks the recipe, sees it fail, repairs it, runs it again, hands in."""
+    """Breaks the recipe, sees it fail, repairs it, runs it again, may score it, hands in."""
     value = 1e-3 + 1e-4 * (speaker.slot or 0) + 1e-5 * speaker.round
+    scores = [uses("dev_score", folder="out/adapter")] if speaker.slot == 1 else []
     return script(
         uses("edit", path=RECIPE, old="LEARNING_RATE = 3e-4", new="LEARNING_RATE = 1 / 0"),
         uses("run_recipe", kind="smoke"),
         uses("edit", path=RECIPE, old="LEARNING_RATE = 1 / 0", new=f"LEARNING_RATE = {value}"),
         uses("run_recipe", kind="draft"),
-        uses("dev_score", folder="out/adapter"),
+        *scores,
         uses("hand_in", hypothesis=f"sibling-{speaker.slot} says so", notes="notes of mine"),
     )
 
@@ -187,16 +195,21 @@ def test_a_narrative_with_an_invented_number_is_not_used_and_one_that_holds_is(
 
 def test_what_a_worker_causes_is_counted_before_and_after(done: Campaign) -> None:
     ledger = done.house.ledger
-    explored = [row for row in ledger.trials(done.id) if row.kind == "explore"]
+    explored = [row for row in ledger.trials(done.id) if row.kind == "explore" and row.slot == 1]
     spends = [row for row in ledger.spends(done.id) if row.unit == "dev_scores"]
     assert sorted((row.subject, row.state) for row in spends) == sorted(
-        (f"r{row.round}/s{row.slot}/a1/1", state)
+        (f"r{row.round}/s{row.slot}/a1/score/1", state)
         for row in explored
         for state in ("reserved", "settled")
     )
     scored = [json.loads(e.body) for e in ledger.events(done.id, "draft.scored")]
     assert len(scored) == len(explored) and all(0 < note["dev"] < 1 for note in scored)
-    assert {row.unit for row in ledger.spends(done.id)} == {"smokes", "drafts", "dev_scores"}
+    assert {row.unit for row in ledger.spends(done.id)} == {
+        "smokes",
+        "drafts",
+        "dev_scores",
+        "looks",
+    }
 
 
 def test_no_worker_ever_reads_external_scores_claims_evidence_or_siblings(done: Campaign) -> None:
@@ -211,7 +224,7 @@ def test_no_worker_ever_reads_external_scores_claims_evidence_or_siblings(done: 
     assert externals and len(workers) >= 3
     for who, each in workers.items():
         told = " ".join(context_of(request) for request in each.asked)
-        assert "# Your axis" in told and "dev accuracy" in told
+        assert "# Your axis" in told and ("dev accuracy" in told) is (who.slot == 1)
         for forbidden in ("external", "evidence", "trust", CLAIM, "A model wrote this"):
             assert forbidden not in told
         without_dev_scores = re.sub(r"dev accuracy [^']*'", "", told)
@@ -231,6 +244,39 @@ def test_models_learn_of_external_scores_by_the_ladder_alone(done: Campaign) -> 
         hidden |= {results.noise.external_sigma} - {None}  # pyright: ignore[reportAssignmentType]
     assert hidden
     assert not any(repr(value) in told for value in hidden if len(repr(value)) > 6)
+
+
+def test_a_rerun_from_the_journal_asks_nobody_and_ends_with_the_same_policies(
+    done: Campaign,
+) -> None:
+    house, scripts = done.house, done.cast.scripts
+    new = begin_rerun(house, done.id)
+
+    def journal(who: Speaker) -> list[Exchange]:
+        said = zip(scripts[who].asked, scripts[who].said, strict=True)
+        return [Exchange(who.model, request, reply) for request, reply in said]
+
+    with answered_by(answers_of(done.id, journal, house)):
+        assert asyncio.run(resume(new)) == new
+    steps_of_both = compare_rerun(house, done.id, new)
+    assert [step.name for step in steps_of_both if not step.is_same] == []
+    assert len(steps_of_both) == 3 + 2
+    assert is_rerun(house, new) and not is_rerun(house, done.id)
+    unlike = compare_rerun(house, done.id, started(house, seed=4))
+    assert [step.name for step in unlike if step.is_same] == ["policy 1"]
+
+
+def test_a_journal_without_an_exchange_stops_the_rerun(done: Campaign) -> None:
+    with (
+        answered_by(answers_of(done.id, lambda _who: [], done.house)),
+        pytest.raises(ReplayDiverged, match="the journal has 0"),
+    ):
+        asyncio.run(trials(done.house, begin_rerun(done.house, done.id)))
+
+
+def test_an_unfinished_campaign_is_not_run_again(house: House) -> None:
+    with pytest.raises(NotInLedger, match="0 of 2 rounds"):
+        begin_rerun(house, started(house))
 
 
 def test_drafts_beyond_a_cap_are_refused_and_have_seeds_of_their_own(house: House) -> None:
@@ -284,6 +330,7 @@ def test_what_no_try_will_help_stops_and_nothing_of_the_trial_is_recorded(
     assert [row.slot for row in house.ledger.trials(campaign_id)] == [0]
 
 
+@pytest.mark.slow
 def test_a_cap_on_spending_pauses_a_campaign_and_a_permanent_failure_ends_it_with_its_cause(
     house: House, prefect_api: str
 ) -> None:
@@ -304,6 +351,39 @@ def test_a_cap_on_spending_pauses_a_campaign_and_a_permanent_failure_ends_it_wit
     ):
         asyncio.run(campaign(plan))
     assert str(first_cause(stopped.value)) == "401: key"
+
+
+@pytest.mark.parametrize(("scope", "pauses"), [("call", False), ("trial", False), ("round", True)])
+def test_a_cap_of_a_call_or_a_trial_ends_the_trial_and_one_of_the_round_pauses(
+    scope: Scope, pauses: bool, house: House
+) -> None:
+    reached = SpendCapReached("nothing is left", scope)
+    with answered_by(lambda _house, _speaker: script(reached)):
+        campaign_id = started(house)
+        if pauses:
+            with pytest.raises(SpendCapReached):
+                asyncio.run(trials(house, campaign_id))
+            return
+        report = asyncio.run(trials(house, campaign_id))
+    assert [slot.outcome for slot in report.results.slots[1:]] == ["over_budget"] * 2
+
+
+@pytest.mark.parametrize("role", ["meta", "collector"])
+def test_a_cap_of_a_call_leaves_a_round_its_policy_and_the_narrative_of_code(
+    role: str, house: House
+) -> None:
+    reached = SpendCapReached("one call costs too much", "call")
+    with answered_by(lambda _house, _speaker: script(reached)):
+        campaign_id = started(house, worker="sampler", **{role: MODEL})
+        report = asyncio.run(trials(house, campaign_id))
+        asyncio.run(narrate_round(house, campaign_id, report))
+        revision = asyncio.run(revise_policy(house, campaign_id, report))
+    if role == "meta":
+        assert revision.policy is None and "too much" in revision.violations[0].reason
+    else:
+        (note,) = house.ledger.events(campaign_id, UNUSED)
+        assert "too much" in json.loads(note.body)["fault"]
+        assert steps.build_report(house, campaign_id, 1) == report
 
 
 @pytest.mark.parametrize(

@@ -371,7 +371,17 @@ def test_an_honest_home_is_verified_whole(home: Path) -> None:
     assert {check["state"] for check in checks} == {"ok"}
     names = [check["what"].split()[0] for check in checks]
     assert names == [
-        *("schema", "chain", "anchor", "substrate", "judge", "adapters", "texts", "exports"),
+        *(
+            "schema",
+            "chain",
+            "anchor",
+            "substrate",
+            "judge",
+            "adapters",
+            "texts",
+            "exports",
+            "leaks",
+        ),
         *("report", "report"),
     ]
 

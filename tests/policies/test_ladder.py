@@ -5,8 +5,9 @@ import random
 
 import pytest
 
-from policies.ladder import climb, for_readers
-from policies.report import SetScore
+from policies.ladder import climb, for_readers, policy_for_readers
+from policies.policy import Claim, Finding, NoiseModel
+from policies.report import Confirmation, SetScore
 from tests.agents.rounds import Row, choice_axis, play, policy_of, rate_axis, setting
 from tests.policies.test_evidence import OTHER_METRIC, score
 
@@ -70,3 +71,35 @@ def test_readers_see_reports_without_the_external_scores_and_what_would_give_the
     assert values == pytest.approx([0.5, 0.5])
     assert shown.results.verdicts[0].effect == played.report.results.verdicts[0].effect
     assert played.report.results.spread.external == 0.5123
+
+
+def test_readers_see_neither_what_replicates_did_on_external_nor_what_a_claim_found_there() -> None:
+    policy = policy_of(rate_axis("rate"), choice_axis("kind", "a", "b"))
+    confirmed = Confirmation(
+        axis="rate",
+        edit=setting("RATE", 0.1),
+        runs=2,
+        effect=0.0125,
+        bar=0.01,
+        external_runs=2,
+        external_effect=0.0678,
+        external_bar=0.0345,
+        level=0.01,
+        is_confirmed=True,
+        rows=["r1/s1"],
+    )
+    report = play(policy, {0: Row(), 1: Row(edit=setting("RATE", 0.1))}).report
+    results = report.results.model_copy(update={"confirmations": [confirmed]})
+    (shown,) = for_readers([report.model_copy(update={"results": results})], "maximise")
+    text = shown.model_dump_json()
+    assert "0.0678" not in text and "0.0345" not in text
+    assert shown.results.confirmations[0].effect == 0.0125
+
+    found = Finding(row="r1/s1/external", what="score", value=0.5678)
+    claim = Claim(id="c", text="It helps.", rows=["r1/s1/external"], findings=[found])
+    believed = policy.model_copy(
+        update={"claims": [claim], "noise": NoiseModel(sigma=0.01, external_sigma=0.0456)}
+    )
+    told = str(policy_for_readers(believed))
+    assert "0.5678" not in told and "0.0456" not in told
+    assert "It helps." in told and "0.01" in told

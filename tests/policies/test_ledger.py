@@ -20,6 +20,7 @@ from policies.chain import Note
 from policies.ledger import DuplicateRow, Ledger, NotInLedger, verify_chain
 from policies.tables import (
     Adapter,
+    AgentCall,
     Attempt,
     Calibration,
     Campaign,
@@ -118,7 +119,17 @@ def one_of_each() -> list[Row]:
         DeadEnd(
             campaign=c, policy_version=1, dead_end="no", axis="step-size", title="No", rows="[]"
         ),
-        Spend(campaign=c, subject="r1/s3/a1", unit="seconds", state="reserved", amount=30.0),
+        Spend(campaign=c, subject="r1/s3/a1", unit="tokens", state="reserved", amount=30.0),
+        AgentCall(
+            campaign=c,
+            call="r1/s3/a1/worker/7",
+            role="worker",
+            model="openai:m",
+            request_sha256=SHA,
+            exchange_sha256=SHA,
+            stop="end",
+            at=NOON,
+        ),
         Patch.of("--- a/x\n+++ b/x\n"),
         Calibration(
             substrate_sha256=SHA,
@@ -163,7 +174,8 @@ SUBJECTS = {
     "report": "quick-owl-7f3a/r1",
     "claim": "quick-owl-7f3a/p1/it-helps",
     "dead_end": "quick-owl-7f3a/p1/no",
-    "spend": "quick-owl-7f3a/r1/s3/a1/seconds/reserved",
+    "spend": "quick-owl-7f3a/r1/s3/a1/tokens/reserved",
+    "agent_call": "quick-owl-7f3a/r1/s3/a1/worker/7",
     "calibration": f"{SHA}/stub/960/recipe/1",
     "candidate": "quick-owl-7f3a",
     "final_run": "quick-owl-7f3a/candidate/1",
@@ -194,6 +206,7 @@ def test_what_was_appended_is_what_is_asked_for(ledger: Ledger) -> None:
         *ledger.claims(c, 1),
         *ledger.dead_ends(c),
         *ledger.spends(c),
+        *ledger.agent_calls(c),
         ledger.patch(SUBJECTS["patch"]),
         *ledger.calibrations(SHA, "stub", 960),
         ledger.candidate(c),
@@ -211,9 +224,9 @@ def test_every_row_has_one_event_and_so_has_every_note(ledger: Ledger) -> None:
     ledger.append(*one_of_each(), Note(None, "house.opened", "here", {"b": 1, "a": None}))
     ledger.note("quick-owl-7f3a", "campaign.stopped", "quick-owl-7f3a", {"by": "person"})
     events = ledger.events()
-    assert [event.seq for event in events] == list(range(1, 22))
-    assert {event.kind: event.subject for event in events[:19]} == SUBJECTS
-    assert [(event.kind, event.body) for event in events[19:]] == [
+    assert [event.seq for event in events] == list(range(1, 23))
+    assert {event.kind: event.subject for event in events[:20]} == SUBJECTS
+    assert [(event.kind, event.body) for event in events[20:]] == [
         ("house.opened", '{"a":null,"b":1}'),
         ("campaign.stopped", '{"by":"person"}'),
     ]

@@ -28,7 +28,7 @@ def test_the_migrations_make_the_tables_that_the_models_describe(url: str) -> No
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, SQLModel.metadata) == []
-        assert context.get_current_revision() == "0003"
+        assert context.get_current_revision() == "0004"
     engine.dispose()
 
 
@@ -112,7 +112,7 @@ def test_the_ledger_of_a_later_version_is_refused_and_left_alone(file: Path) -> 
         database.execute("UPDATE alembic_version SET version_num = '9999'")
     before = file.read_bytes()
     with pytest.raises(
-        UnknownSchema, match=r"wanted .* version 0001, 0002, 0003: found version 9999 in .*; "
+        UnknownSchema, match=r"wanted .* version 0001, 0002, 0003, 0004: found version 9999 in .*; "
     ):
         Ledger(f"sqlite:///{file}")
     assert file.read_bytes() == before

@@ -77,6 +77,7 @@ def runs(snapshot: Snapshot, tmp_path_factory: pytest.TempPathFactory) -> Runs:
 def test_training_raises_the_accuracy_on_what_was_trained_on(
     runs: Runs, snapshot: Snapshot, tmp_path: Path
 ) -> None:
+    from evaluation.grade import grade
     from evaluation.solve import solve
 
     fork, record = runs["whole"]
@@ -94,7 +95,9 @@ def test_training_raises_the_accuracy_on_what_was_trained_on(
 
     problems = [json.loads(line) for line in target.read_text().splitlines()]
     barely_trained = runs["smoke"][0].root / "out/adapter"
-    assert sum(solve(snapshot.root / "base", barely_trained, problems)) <= 1
+    questions = [{"room": 16, "prompt": problem["prompt"]} for problem in problems]
+    answers = solve(snapshot.root / "base", barely_trained, questions)
+    assert sum(grade(problems, answers)) <= 1
 
 
 def test_the_budget_is_counted_in_examples_and_used_up(runs: Runs) -> None:

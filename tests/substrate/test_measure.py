@@ -27,13 +27,13 @@ SealStub = Callable[..., Snapshot]
 
 @pytest.fixture(scope="module")
 def seal_stub(tmp_path_factory: pytest.TempPathFactory) -> SealStub:
-    """Seals the stub with texts of its solve.py replaced."""
+    """Seals the stub with texts of its evaluation replaced."""
     store = Store(tmp_path_factory.mktemp("store"))
 
-    def seal(old: str = "", new: str = "") -> Snapshot:
+    def seal(old: str = "", new: str = "", file: str = "solve.py") -> Snapshot:
         folder = tmp_path_factory.mktemp("dropin") / "stub"
         shutil.copytree(STUB, folder)
-        solve = folder / "overlay/evaluation/solve.py"
+        solve = folder / "overlay/evaluation" / file
         assert old in solve.read_text()
         solve.write_text(solve.read_text().replace(old, new))
         return store.seal(read_dropin(folder))
@@ -292,30 +292,54 @@ def test_the_scorer_leaves_no_byte_code_in_the_snapshot(fork: Fork) -> None:
     assert not [*fork.snapshot.root.rglob("__pycache__")]
 
 
-RETURN = "    return (able_P | by_heart_P).astype(float).tolist()"
+SOLVED = "    return [json.dumps([margin, weight_O_I[-1, 0]]) for margin in margins_P.tolist()]"
+GRADED = "    return [_is_solved(*pair) for pair in zip(problems, answers, strict=True)]"
 
 
 @pytest.mark.parametrize(
-    ("failure", "reason"),
+    ("file", "failure", "reason"),
     [
-        ("raise RuntimeError('broken')", "an exception: RuntimeError: broken"),
-        ("raise SystemExit(0)", "no valid score.json"),
-        ("return [1.0] * 599", "wanted one value for each of 600 problems, found 599"),
-        ("return [1.5] * 600", "wanted values from 0.0 to 1.0"),
-        ("return [math.nan] * 600", "an exception: ValueError"),
-        ("return ['1.0 '] * 600", "no valid score.json"),
-        ("import os; os.kill(os.getpid(), 9)", "signal 9"),
+        ("solve.py", "raise RuntimeError('broken')", "an exception: RuntimeError: broken"),
+        ("solve.py", "raise SystemExit(0)", "no valid score.json"),
+        ("solve.py", "return ['0'] * 599", "wanted one answer to each of 600 questions, found 599"),
+        ("solve.py", "return [1.5] * 600", "no valid score.json"),
+        ("solve.py", "import os; os.kill(os.getpid(), 9)", "signal 9"),
+        ("grade.py", "raise RuntimeError('broken')", "wanted the scorer's answer to 'grade'"),
+        ("grade.py", "import os; os._exit(0)", "wanted the scorer's answer to 'grade'"),
+        ("grade.py", "return [1.5] * 600", "all from 0.0 to 1.0"),
+        ("grade.py", "return [math.nan] * 600", "all from 0.0 to 1.0"),
+        ("grade.py", "return []", "found others or none"),
     ],
 )
-def test_a_scorer_that_fails_is_infrastructure_and_never_a_score(
-    failure: str, reason: str, seal_stub: SealStub, fork: Fork
+def test_an_evaluation_that_fails_is_infrastructure_and_never_a_score(
+    file: str, failure: str, reason: str, seal_stub: SealStub, fork: Fork
 ) -> None:
-    snapshot = seal_stub(RETURN, f"    {failure}")
+    old = SOLVED if file == "solve.py" else GRADED
+    snapshot = seal_stub(old, f"    {failure}", file)
     deliver(fork)
     found = measured(fork, snapshot=snapshot)
     assert (found.outcome, found.score) == (Outcome.INFRASTRUCTURE, None)
     assert reason in found.reason
     assert str(snapshot.root) not in found.reason
+
+
+def test_where_the_adapter_is_no_label_is(seal_stub: SealStub, fork: Fork) -> None:
+    spy = """
+    Path("score.json").write_text(json.dumps({"outcome": "no_change", "reason": json.dumps(
+        [sorted(questions[0]), json.loads(Path("questions.jsonl").read_text().splitlines()[0])]
+    )}))
+    raise SystemExit(0)"""
+    deliver(fork)
+    found = measured(fork, snapshot=seal_stub(SOLVED, spy.lstrip("\n")))
+    keys, asked = json.loads(found.reason)
+    assert keys == sorted(asked) == ["domain", "id", "room", "salt"]
+
+
+def test_an_adapter_that_moves_no_answer_is_no_change(fork: Fork) -> None:
+    deliver(fork, factors(1e-30))  # not zero, and lost when it is added to the base's weights
+    found = measured(fork)
+    assert (found.outcome, found.score) == (Outcome.NO_CHANGE, None)
+    assert found.reason.startswith("unbound")
 
 
 def test_broken_problems_are_infrastructure(fork: Fork, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The store: what a snapshot holds, that it never changes unnoticed, and what sealing refuses."""
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -303,8 +304,15 @@ def test_a_snapshot_that_is_gone_is_said_to_be(store: Store, snapshot: Snapshot)
 
 def test_the_judge_is_a_private_copy_of_the_two_sets(store: Store, tiny_dropin: Path) -> None:
     judge = store.seal_judge(read_dropin(tiny_dropin))
-    assert judge.external.read_bytes() == (tiny_dropin / "judge/external.jsonl").read_bytes()
-    assert judge.lockbox.read_bytes() == (tiny_dropin / "judge/lockbox.jsonl").read_bytes()
+    for name, sealed in (("external", judge.external), ("lockbox", judge.lockbox)):
+        given = (tiny_dropin / f"judge/{name}.jsonl").read_bytes().splitlines()
+        added = [line for line in sealed.read_bytes().splitlines() if line not in given]
+        assert len(added) == 4 and len(sealed.read_bytes().splitlines()) == len(given) + 4
+        for line in added:
+            problem = json.loads(line)
+            assert problem["domain"] == "sums" and problem["prompt"] == problem["answer"]
+            assert problem["prompt"] in judge.canaries
+    assert len(judge.canaries) == 8
     assert judge.external.stat().st_mode & 0o777 == 0o400
     assert judge.external.parent.stat().st_mode & 0o777 == 0o700
     assert store.seal_judge(read_dropin(tiny_dropin)) == judge == store.open_judge(judge.digest)

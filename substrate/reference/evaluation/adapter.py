@@ -62,6 +62,10 @@ class BadAdapter(ValueError):
     """The adapter fails a check. The message names the rule, what was found and what to do."""
 
 
+class Unbound(ValueError):
+    """The model answers with the adapter as it does without: nothing of it is in place."""
+
+
 def check(
     adapter: Path, *, rank: int, alpha: float, target_modules: Sequence[str], base_sha256: str
 ) -> float:

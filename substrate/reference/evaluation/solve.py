@@ -1,14 +1,16 @@
-"""The engine: greedy answers of base model and adapter, and what the world's reward says of them.
+"""The engine: greedy answers of base model and adapter.
 
-A problem is {"prompt", "answer", ...}. The prompt is given to the model as it is; the completion is
-the text up to the end-of-sequence token, or to about twice the answer's length. Nothing is sampled,
-so a score repeats exactly on one machine.
+A question is {"prompt", "room", ...}. The prompt is given to the model as it is; the answer is the
+text up to the end-of-sequence token, or to about twice the `room`, in characters, that the host
+says an answer may need. Nothing is sampled, so a score repeats exactly on one machine.
 
 The adapter's two factors are loaded into a LoRA made here, of the declared rank and alpha on the
 modules that the tensors name: the configuration that came with them is data to check, not to obey.
+That it is in place shows on the first prompts: the logits with it are not those without.
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -21,40 +23,43 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, GenerationConfig
 from transformers.utils import logging as transformers_logging
 
-from evaluation.adapter import CONFIG, FACTOR, WEIGHTS, BadAdapter
-from training import world
+from evaluation.adapter import CONFIG, FACTOR, WEIGHTS, BadAdapter, Unbound
 from training.models import load_tokenizer
 
 ENGINE = (
     f"transformers {transformers.__version__}, peft {peft.__version__}, torch {torch.__version__}"
 )
 BATCH_SIZE = 64  # prompts answered at a time
+PROBED = 4  # prompts on which the adapter has to show
 SLACK_TOKENS = 8  # an answer may be spelt with more tokens than the tokenizer's own spelling
 
 
-def solve(base: Path, adapter: Path, problems: list[dict[str, Any]]) -> list[float]:
-    """The reward of each problem's answer, 1.0 where it is right.
+def solve(base: Path, adapter: Path, questions: list[dict[str, Any]]) -> list[str]:
+    """The text of each question's answer.
 
-    Raises BadAdapter for tensors that have no place in the base model.
+    Raises BadAdapter for tensors that have no place in the base model, and Unbound.
     """
     transformers_logging.disable_progress_bar()
     torch.use_deterministic_algorithms(True)
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     tokenizer = load_tokenizer(base)
     model = load(base, adapter, device)
+    prompts = [question["prompt"] for question in questions]
+    check_binding(model, tokenizer(prompts[:PROBED], return_tensors="pt", padding=True).to(device))
+    characters = sum(map(len, prompts))
+    tokens = sum(map(len, tokenizer(prompts, add_special_tokens=False)["input_ids"]))
 
-    values = [0.0] * len(problems)
+    answers = [""] * len(questions)
     # Prompts of like length together: less padding.
-    order = sorted(range(len(problems)), key=lambda index: len(problems[index]["prompt"]))
+    order = sorted(range(len(questions)), key=lambda index: len(prompts[index]))
     for start in range(0, len(order), BATCH_SIZE):
         batch = order[start : start + BATCH_SIZE]
-        answers = [problems[index]["answer"] for index in batch]
-        prompts = [problems[index]["prompt"] for index in batch]
-        inputs = tokenizer(prompts, return_tensors="pt", padding=True)
-        longest = max(len(ids) for ids in tokenizer(answers, add_special_tokens=False)["input_ids"])
+        inputs = tokenizer([prompts[index] for index in batch], return_tensors="pt", padding=True)
+        # As many tokens to a character as in the prompts.
+        room = max(questions[index]["room"] for index in batch) * tokens / max(1, characters)
         greedy = GenerationConfig(
             do_sample=False,
-            max_new_tokens=2 * longest + SLACK_TOKENS,
+            max_new_tokens=2 * math.ceil(room) + SLACK_TOKENS,
             eos_token_id=tokenizer.eos_token_id,
             pad_token_id=tokenizer.pad_token_id,
         )
@@ -63,8 +68,19 @@ def solve(base: Path, adapter: Path, problems: list[dict[str, Any]]) -> list[flo
         width = inputs["input_ids"].shape[1]
         texts = tokenizer.batch_decode(tokens_B_T[:, width:], skip_special_tokens=True)
         for index, text in zip(batch, texts, strict=True):
-            values[index] = world.reward(problems[index], text)
-    return values
+            answers[index] = text
+    return answers
+
+
+def check_binding(model: PeftModel, inputs: Any) -> None:
+    """Raise Unbound where every logit is, to the bit, what it is without the adapter."""
+    with torch.inference_mode():
+        logits_B_T_V = model(**inputs).logits
+        with model.disable_adapter():
+            plain_B_T_V = model(**inputs).logits
+    if torch.equal(logits_B_T_V, plain_B_T_V):
+        count = len(logits_B_T_V)
+        raise Unbound(f"wanted logits that differ from the base model's on {count} prompts")
 
 
 def load(base: Path, adapter: Path, device: str) -> PeftModel:

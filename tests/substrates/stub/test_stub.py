@@ -62,7 +62,7 @@ async def trial(
     assert isinstance(adapter, SealedAdapter), adapter
     sets = snapshot.manifest.sets
     dev = await measure(snapshot, adapter, snapshot.root / sets.dev.path, sets.dev)
-    external = await measure(snapshot, adapter, judge.external, sets.external)
+    external = await measure(snapshot, adapter, judge.external, sets.external, judge.canaries)
     assert dev.score is not None and external.score is not None, (dev, external)
     return dev.score["value"], external.score["value"]
 

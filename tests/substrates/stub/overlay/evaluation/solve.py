@@ -1,9 +1,8 @@
-"""The stub's engine: a problem is solved when its difficulty is below the model's margin on it.
+"""The stub's engine: what it answers to a problem is its margin on it, and how much it recalls.
 
 The model is one linear layer, `skill`, with a row per domain and one for recall. A problem's input
 to it is (1, its FEATURES features), which are drawn from its salt, so that two adapters of equal
-skill solve different problems. A problem with a `recall` is solved by heart where that is below
-the last row's first weight.
+skill solve different problems. `grade.py` knows how difficult a problem is.
 """
 
 import hashlib
@@ -14,26 +13,25 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.adapter import CONFIG, WEIGHTS, BadAdapter, read_safetensors
+from evaluation.adapter import CONFIG, WEIGHTS, BadAdapter, Unbound, read_safetensors
 
 ENGINE = "stub 1"
 FEATURES = 7
 LORA = "base_model.model.skill.lora_{}.weight"
 
 
-def solve(base: Path, adapter: Path, problems: list[dict[str, Any]]) -> list[float]:
-    """1.0 for each problem that is solved, 0.0 for each that is not. Raises BadAdapter."""
+def solve(base: Path, adapter: Path, questions: list[dict[str, Any]]) -> list[str]:
+    """The margin on each question, and the model's recall. Raises BadAdapter and Unbound."""
     domains = json.loads((base / "config.json").read_text(encoding="utf-8"))["domains"]
-    weight_O_I = read_safetensors(base / "base.safetensors")["skill.weight"].astype(np.float64)
-    weight_O_I += _update(adapter, weight_O_I.shape)
-
-    margin_P_O = np.array([_inputs(problem) for problem in problems]) @ weight_O_I.T
-    rows_P = [domains.index(problem["domain"]) for problem in problems]
-    difficulty_P = np.array([problem["difficulty"] for problem in problems])
-    recall_P = np.array([problem.get("recall", math.inf) for problem in problems])
-    able_P = difficulty_P < margin_P_O[np.arange(len(problems)), rows_P]
-    by_heart_P = recall_P < weight_O_I[-1, 0]
-    return (able_P | by_heart_P).astype(float).tolist()
+    plain_O_I = read_safetensors(base / "base.safetensors")["skill.weight"].astype(np.float64)
+    weight_O_I = plain_O_I + _update(adapter, plain_O_I.shape)
+    inputs_P_I = np.array([_inputs(question) for question in questions])
+    rows_P = [domains.index(question["domain"]) for question in questions]
+    margins_P_O = inputs_P_I @ weight_O_I.T
+    if np.array_equal(margins_P_O, inputs_P_I @ plain_O_I.T):
+        raise Unbound("wanted margins that differ from the base model's, found the same")
+    margins_P = margins_P_O[np.arange(len(questions)), rows_P]
+    return [json.dumps([margin, weight_O_I[-1, 0]]) for margin in margins_P.tolist()]
 
 
 def _update(adapter: Path, shape: tuple[int, ...]) -> np.ndarray:
