@@ -58,12 +58,17 @@ def body_of(request: Request, model: Model, *, forced: bool) -> dict[str, Any]:
 
 
 def takes_schema(schema: dict[str, Any]) -> bool:
-    """Whether structured output can say the schema: it knows no objects with keys of any name."""
+    """Whether structured output can say the schema.
+
+    It knows no objects with keys of any name, and no value of one of several types but by `anyOf`.
+    """
+    if not _is_plain(schema):
+        return False
     try:
         anthropic.transform_schema(schema)
     except ValueError:
         return False
-    return _is_closed(schema)
+    return True
 
 
 async def converse_once(
@@ -99,15 +104,15 @@ async def converse_once(
     return assembled(pieces, forced=forced)
 
 
-def _is_closed(schema: Any) -> bool:
+def _is_plain(schema: Any) -> bool:
     if isinstance(schema, list):
-        return all(_is_closed(item) for item in schema)
+        return all(_is_plain(item) for item in schema)
     if not isinstance(schema, dict):
         return True
     is_object = "properties" in schema or schema.get("type") == "object"
     if is_object and schema.get("additionalProperties") is not False:
         return False
-    return all(_is_closed(item) for item in schema.values())
+    return not isinstance(schema.get("type"), list) and all(map(_is_plain, schema.values()))
 
 
 def _turn(message: Message) -> dict[str, Any]:
@@ -157,9 +162,9 @@ async def _read(events: AsyncIterator[dict[str, Any]]) -> Pieces:
                 raise broken(f"a piece came of no part of the reply: {index!r}")
             asking = blocks[index]
             if delta.get("type") == "text_delta":
-                pieces.text.append(str(delta.get("text") or ""))
+                pieces.text.append(pieces.count(str(delta.get("text") or "")))
             elif delta.get("type") == "input_json_delta" and asking is not None:
-                asking.arguments += str(delta.get("partial_json") or "")
+                asking.arguments += pieces.count(str(delta.get("partial_json") or ""))
         elif kind == "message_delta":
             stop = _object(event, "delta").get("stop_reason")
             if stop not in STOPS:

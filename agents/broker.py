@@ -152,9 +152,11 @@ class Mask:
 
     def _overlap(self, data: bytes, needle: bytes) -> int:
         """Length of the longest end of `data` that `needle` begins with."""
-        for length in range(min(len(data), len(needle) - 1), 0, -1):
-            if data.endswith(needle[:length]):
-                return length
+        at = data.find(needle[:1], max(0, len(data) - len(needle) + 1))
+        while at >= 0:
+            if needle.startswith(data[at:]):
+                return len(data) - at
+            at = data.find(needle[:1], at + 1)
         return 0
 
 

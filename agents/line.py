@@ -21,7 +21,7 @@ from agents.model import Model, Provider
 from agents.tries import Patience, TryFailed, broken
 
 # What the SDKs let through of a stream that is cut, or that is no UTF-8 or no JSON.
-BROKEN_LINE = (httpx2.HTTPError, UnicodeDecodeError, json.JSONDecodeError)
+BROKEN_LINE = (httpx2.HTTPError, UnicodeDecodeError, json.JSONDecodeError, RecursionError)
 PASSED_ON = ("PATH", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR")  # of our environment, to the broker
 START_SECONDS = 20.0
 
@@ -83,14 +83,17 @@ def open_line(keys_file: Path | None, environment: dict[str, str] | None = None)
     )
     assert process.stdin is not None and process.stdout is not None
     try:
-        process.stdin.write(json.dumps(told) + "\n")
-        process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it ended: nothing will be said
+            process.stdin.write(json.dumps(told) + "\n")
+            process.stdin.flush()
+        del told, environment  # this frame lives as long as the broker
         said = json.loads(process.stdout.readline() or "{}")
         if "marks" not in said:
             raise NoLine(said.get("error") or "wanted the broker to start, found that it ended")
         yield Line(folder / "socket", token, said["keys"], Marks.of(said["marks"]), process.pid)
     finally:
-        process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
         process.stdout.close()
         try:
             process.wait(START_SECONDS)

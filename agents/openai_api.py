@@ -141,7 +141,7 @@ async def _read(chunks: AsyncIterator[dict[str, Any]]) -> Pieces:
                 raise broken("the stream went on after its end")
             delta = choice.get("delta")
             delta = delta if isinstance(delta, dict) else {}
-            pieces.text.append(str(delta.get("content") or ""))
+            pieces.text.append(pieces.count(str(delta.get("content") or "")))
             if delta.get("refusal"):
                 refusal = True
                 pieces.text.append(str(delta["refusal"]))
@@ -165,7 +165,7 @@ def _add_call(pieces: Pieces, asking: dict[int, Asking], call: dict[str, Any]) -
         pieces.asking.append(asking[index])
     elif call.get("id") and function.get("name"):
         raise broken(f"a use of a tool began twice: {index}")
-    asking[index].arguments += str(function.get("arguments") or "")
+    asking[index].arguments += pieces.count(str(function.get("arguments") or ""))
 
 
 def _count(pieces: Pieces, usage: dict[str, Any]) -> None:

@@ -9,6 +9,8 @@ from agents.tries import broken
 
 Stop = Literal["end", "tools", "length", "refusal"]
 ANSWER = "answer"  # the tool that stands in for structured output where a server has none
+LONGEST = 2**22  # characters of a reply
+DEEPEST = 32  # levels of a tool's arguments: what walks them is recursive
 
 
 @dataclass
@@ -32,6 +34,14 @@ class Pieces:
     output_tokens: int | None = None
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    length: int = 0
+
+    def count(self, text: str) -> str:
+        """The piece itself. Raises TryFailed where the reply has no end."""
+        self.length += len(text)
+        if self.length > LONGEST:
+            raise broken(f"the reply is longer than {LONGEST:,} characters")
+        return text
 
 
 def assembled(pieces: Pieces, *, forced: bool) -> Reply:
@@ -90,7 +100,14 @@ def _arguments(text: str) -> dict[str, Any] | None:
         found = json.loads(whole(json.dumps(value, ensure_ascii=False)))
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return found if isinstance(found, dict) and _is_shallow(found, DEEPEST) else None
+
+
+def _is_shallow(value: Any, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return True
+    inner = value.values() if isinstance(value, dict) else value
+    return levels > 0 and all(_is_shallow(item, levels - 1) for item in inner)
 
 
 def _no_number(name: str) -> float:

@@ -315,10 +315,17 @@ def up(
     as_json: AsJson = False,
 ) -> None:
     """Bring up a standing Prefect server with the campaign deployment."""
+    from agents.broker import KEY_NAMES
+    from agents.line import take_from_environment
     from flows.foreground import prepare_prefect
     from flows.settings import Settings
 
     settings = Settings()
+    if KEY_NAMES.values() & take_from_environment().keys():
+        told = (
+            f"keys of the environment are not handed on: campaigns of the UI read {settings.keys}"
+        )
+        print(told, file=sys.stderr)
     prepare_prefect(settings)
     from flows.standing import bring_up
 

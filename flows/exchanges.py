@@ -35,14 +35,14 @@ def record_exchange(
     )
 
 
-def exchanges_of(house: House, campaign_id: str, place: str) -> list[Exchange]:
-    """What was said at a place such as `r1/s3/a1/worker` or `r1/meta`, in order.
+def exchanges_of(house: House, campaign_id: str, place: str = "") -> list[Exchange]:
+    """What was said at a place such as `r1/s3/a1/worker` or `r1/meta`, or at all, in order.
 
     Raises ExchangeDamaged.
     """
     found = []
     for row in house.ledger.agent_calls(campaign_id):
-        if row.call.startswith(f"{place}/"):
+        if not place or row.call.startswith(f"{place}/"):
             file = exchange_file(house.settings, row.exchange_sha256)
             text = file.read_text("utf-8") if file.is_file() else ""
             if sha256_of(text) != row.exchange_sha256:

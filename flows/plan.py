@@ -110,6 +110,7 @@ class ServedPlan(BaseModel):
 
     base_url: str = Field(
         default="",
+        pattern=r"^(https?://[^@?#\s]+)?$",  # no user, password or key
         description="Of its server, such as http://127.0.0.1:8000/v1; empty: the provider's own.",
     )
     idle_seconds: float = Field(

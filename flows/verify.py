@@ -1,10 +1,10 @@
 """Verification: everything that the ledger vouches for, checked against what is there.
 
 In this order: the database's schema, the hash chain over all rows, the anchor, sealed substrates
-and judges, adapters, patches and policies by their hashes, canaries and held-out problems in what
-was written, and every report made again from the rows. It ends at the first thing that was tampered
-with; what cannot be checked is said, and what comes after it is checked all the same. Nothing is
-changed.
+and judges, adapters, patches, policies and exchanges with models by their hashes, canaries and
+held-out problems in what was written, and every report made again from the rows. It ends at the
+first thing that was tampered with; what cannot be checked is said, and what comes after it is
+checked all the same. Nothing is changed.
 """
 
 import json
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from flows.exchanges import ExchangeDamaged, exchanges_of
 from flows.export import export_folder, exported, hashes
 from flows.house import BadHome, House, open_house
 from flows.leakage import first_leak
@@ -80,6 +81,7 @@ def _checks(campaign: str | None, anchor: Path | None) -> Iterator[Check]:
         yield from _judges(house, rows)
         yield _check("adapters", *_adapters(house, rows, whole=campaign is None))
         yield _check("texts", *_texts(house, rows))
+        yield _check("exchanges", *_exchanges(house, rows))
         yield _check("exports", *_exports(house, rows))
         well = "no canary and no held-out problem in what was written"
         yield _check("leaks", first_leak(house, rows), well)
@@ -193,6 +195,17 @@ def _texts(house: House, rows: list[Campaign]) -> tuple[str | None, str]:
                 return f"{where}: its parent is not the version before it", ""
             parent, count = policy.sha256, count + 1
     return None, f"{len(patches)} patches and {count} policies by hash"
+
+
+def _exchanges(house: House, rows: list[Campaign]) -> tuple[str | None, str]:
+    """The first exchange with a model that is not what its row says."""
+    count = 0
+    for row in rows:
+        try:
+            count += len(exchanges_of(house, row.id))
+        except ExchangeDamaged as damage:
+            return str(damage), ""
+    return None, f"{count} exchanges with models by hash"
 
 
 def _exports(house: House, rows: list[Campaign]) -> tuple[str | None, str]:

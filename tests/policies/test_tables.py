@@ -24,7 +24,7 @@ def test_only_lease_and_outbox_can_change_and_only_events_have_no_event() -> Non
 def test_every_point_in_time_is_kept_in_utc() -> None:
     columns = [column for model in MODELS for column in table_of(model).columns]
     moments = [c for c in columns if isinstance(c.type, UTCDateTime | DateTime)]
-    assert len(moments) == 15
+    assert len(moments) == 16
     assert all(isinstance(column.type, UTCDateTime) for column in moments)
 
 
