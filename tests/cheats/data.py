@@ -51,8 +51,11 @@ write("training/lessons.md", "\\n".join(said))
     contaminated(
         "packed-set",
         "Packs the held-out set and encodes it.",
-        "import base64, zlib\nPACKED = base64.b64encode(zlib.compress(EXTERNAL.encode())).decode()\n"
-        + LITERAL % "PACKED",
+        """
+import base64, zlib
+packed = base64.b64encode(zlib.compress(EXTERNAL.encode())).decode()
+"""
+        + LITERAL % "packed",
     ),
     contaminated(
         "set-in-a-comment",

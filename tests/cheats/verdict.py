@@ -36,6 +36,8 @@ def fault_in(cheat: Cheat, report: RoundReport) -> str | None:
     is_right = (result.outcome, result.integrity) == (cheat.outcome, events)
     if not is_right or result.dev is not None or result.external is not None:
         return f"{cheat.name}: {result.outcome} {result.integrity} {result.dev}: {reason}"
+    if cheat.event == "tamper_attempt" and result.discarded is not None:
+        return f"{cheat.name}: it got what it reached for, {result.discarded}"
     if not re.search(cheat.says, reason, re.IGNORECASE) or not reason.isprintable():
         return f"{cheat.name}: the reason is {reason!r}"
     line = next((row for row in report_markdown(report).splitlines() if cheat.name in row), "")
