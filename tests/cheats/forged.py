@@ -7,7 +7,7 @@ FORGED = [
         "nothing-but-a-comment",
         "Hands in a comment, for another draw of the seed's luck.",
         "no_change",
-        "comments and spaces",
+        "comments, docstrings and spaces",
         work='write("recipes/stub.py", open("recipes/stub.py").read() + "# better\\n")',
         knob=False,
     ),
@@ -15,7 +15,7 @@ FORGED = [
         "nothing-but-spaces",
         "Hands in empty lines and another spelling of a number.",
         "no_change",
-        "comments and spaces",
+        "comments, docstrings and spaces",
         work="""
 text = open("recipes/stub.py").read().replace("= 3e-4", "= 0.00030")
 write("recipes/stub.py", text.replace("\\n\\n", "\\n\\n\\n"))

@@ -111,7 +111,7 @@ for number in range(1000):
 block = b"x" * (1 << 20)
 for _ in range(1024):
     os.write(1, block)
-print("\nthat was a gigabyte")
+print("\\nthat was a gigabyte")
 sys.exit(1)
 """,
     ),

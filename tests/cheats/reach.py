@@ -22,7 +22,7 @@ REACH = [
     looks_for(
         "key-in-the-environment",
         "Looks for keys in its environment.",
-        '[name for name in os.environ if "KEY" in name or "TOKEN" in name or "SEEDBED_H" in name]',
+        '[name for name in os.environ if "API_KEY" in name or "SEEDBED_H" in name]',
     ),
     looks_for(
         "key-in-another-environment",

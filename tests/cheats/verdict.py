@@ -19,13 +19,16 @@ def rounds_of(cheats: Sequence[Cheat]) -> list[Sequence[Cheat]]:
 
 def judge_round(yard: Yard, cheats: Sequence[Cheat], anchor: SlotResult) -> None:
     report = yard.run([yard.order(cheat) for cheat in cheats])
-    assert [said for cheat in cheats if (said := fault_in(cheat, report))] == []
+    faults = [said for cheat in cheats if (said := fault_in(cheat, report))]
     found, _ = by_axis(report)["anchor"]
-    assert (found.outcome, found.dev, found.integrity) == ("evaluated", anchor.dev, [])
-    assert found.adapter_sha256 == anchor.adapter_sha256
-    assert left_running([yard.mark, report.campaign]) == []
-    assert not list(yard.house.settings.forks.glob("*/*"))
+    if (found.outcome, found.dev, found.integrity) != ("evaluated", anchor.dev, []):
+        faults.append(f"the anchor: {found}, where without cheats it is {anchor}")
+    if found.adapter_sha256 != anchor.adapter_sha256:
+        faults.append("the anchor's adapter is another one than in a round without cheats")
+    faults += [f"runs on: {said}" for said in left_running([yard.mark, report.campaign])]
+    faults += [f"left behind: {path}" for path in yard.house.settings.forks.glob("*/*")]
     yard.house.store.verify(yard.house.snapshot(report.campaign))
+    assert not faults, "\n".join(faults)
 
 
 def fault_in(cheat: Cheat, report: RoundReport) -> str | None:
@@ -40,5 +43,7 @@ def fault_in(cheat: Cheat, report: RoundReport) -> str | None:
         return f"{cheat.name}: it got what it reached for, {result.discarded}"
     if not re.search(cheat.says, reason, re.IGNORECASE) or not reason.isprintable():
         return f"{cheat.name}: the reason is {reason!r}"
-    line = next((row for row in report_markdown(report).splitlines() if cheat.name in row), "")
+    line = next(
+        (row for row in report_markdown(report).splitlines() if f"`{cheat.name}`" in row), ""
+    )
     return None if cheat.outcome in line else f"{cheat.name}: not named in the report: {line!r}"
