@@ -64,13 +64,13 @@ os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     ),
     Cheat(
         "fork-bomb",
-        "Doubles itself without end.",
+        "Starts processes that start processes, until there is room for no other.",
         "crashed",
         "processes at one time|Resource temporarily unavailable",
         """
-while True:
+for _ in range(8):
     os.fork()
-    time.sleep(0.02)
+time.sleep(3600)
 """,
     ),
     Cheat(
