@@ -1,4 +1,4 @@
-"""The yard that rounds of cheats run in, and the Prefect server of the tests of flows."""
+"""The yard that rounds of cheats run in, and the anchor of a round without any."""
 
 import json
 import os
@@ -11,9 +11,6 @@ import pytest
 from policies.report import SlotResult
 from tests.cheats.cheat import Cheat
 from tests.cheats.yard import REPO, STUB, Yard, by_axis, files_with
-from tests.flows.conftest import prefect_api, pytest_sessionfinish
-
-__all__ = ["prefect_api", "pytest_sessionfinish"]
 
 
 @pytest.fixture(scope="module")
