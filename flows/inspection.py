@@ -9,7 +9,6 @@
 Nothing here keeps a trial from anything: that is the jail's. It says what was tried.
 """
 
-import ast
 import asyncio
 import json
 import math
@@ -26,6 +25,7 @@ from policies.integrity import Incident
 from policies.report import SetScore
 from policies.tables import Adapter
 from policies.tampering import LOGGED, added_text, attempts_in, hooks_among
+from substrate.constants import is_same_program
 from substrate.dropin import ScoredSet
 from substrate.editable import OUTPUT
 from substrate.fork import Fork, ForkEdit
@@ -235,10 +235,7 @@ def _is_same_program(path: str, one: bytes | None, other: bytes | None) -> bool:
         return True
     if one is None or other is None or not path.endswith(".py"):
         return False
-    try:
-        return ast.dump(ast.parse(one)) == ast.dump(ast.parse(other))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
+    return is_same_program(one, other)
 
 
 def _has_text(value: object) -> bool:

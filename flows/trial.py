@@ -43,6 +43,7 @@ from substrate.fork import (
     ForkEdit,
     apply_edit,
     editable_files,
+    is_idle,
     make_fork,
     read_edit,
     sealed_changes,
@@ -191,6 +192,9 @@ async def attempt_trial(
                 record.edit = read_edit(counted)
                 record.flag(*inspect_hand_in(handed, editable_files(counted)))
                 record.flag(*inspect_edit(record.edit, judge.canaries))
+                if is_idle(counted):
+                    reason = "the edit changes comments, docstrings and spaces alone"
+                    return record.end(Outcome.NO_CHANGE, reason).settle()
         else:
             with phase("fork"):
                 counted = fork_named("counted")

@@ -26,7 +26,7 @@ _PATTERNS = {
     r"\bpip3?\s+(?:install|download)\b|\bgit\s+(?:clone|fetch|pull)\b",
     "the snapshot": r"/snapshots/[0-9a-f]{64}|/bases/[0-9a-f]{64}",
     "another interpreter's start": r"\b(?:site|user)customize\b|\bconftest\.py\b|\bLD_PRELOAD\b|"
-    r"\bPYTHONSTARTUP\b|\bsite-packages\b|\bdist-packages\b",
+    r"\bPYTHONSTARTUP\b|\b(?:site|dist)-packages/\S*\.(?:py|so|pth)\b|\bget(?:user)?sitepackages\b",
 }
 _ATTEMPT = {what: re.compile(pattern) for what, pattern in _PATTERNS.items()}
 # Kinds that what a run prints is looked at for: libraries' own messages name the others.

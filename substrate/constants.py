@@ -130,6 +130,31 @@ def same_constants(one: str, other: str) -> set[str]:
     return {name for name in shared if _exact(ones[name]) == _exact(others[name])}
 
 
+def is_same_program(one: bytes, other: bytes) -> bool:
+    """Whether two files of Python do the same: but for comments, docstrings, spaces, spelling."""
+    try:
+        return _program(one) == _program(other)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return one == other
+
+
+def _program(source: bytes) -> str:
+    """The syntax tree of a program, without the texts that stand alone unless it asks for them."""
+    tree = ast.parse(source)
+    if b"__doc__" not in source:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                node.body = [part for part in node.body if not _is_text(part)]
+    return ast.dump(tree)
+
+
+def _is_text(node: ast.stmt) -> bool:
+    match node:
+        case ast.Expr(value=ast.Constant(value=str())):
+            return True
+    return False
+
+
 def _rewritten(name: str, content: bytes, values: Mapping[str, Constant]) -> str:
     try:
         return rewrite_constants(content.decode(), values)

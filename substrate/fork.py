@@ -16,6 +16,7 @@ from pathlib import Path
 
 from substrate.constants import (
     changed_constants,
+    is_same_program,
     override,
     read_constants,
     same_constants,
@@ -39,11 +40,13 @@ from substrate.tree import Entry, copy_file, hash_file
 
 __all__ = [
     "ALWAYS_SEALED",
+    "COPIED",
     "BadEdit",
     "Fork",
     "ForkEdit",
     "apply_edit",
     "editable_files",
+    "is_idle",
     "linked_paths",
     "make_fork",
     "read_constants",
@@ -52,7 +55,7 @@ __all__ = [
     "set_constants",
 ]
 
-_COPIED = ("evaluation", "substrate.toml")  # sealed, and copied all the same
+COPIED = ("evaluation", "substrate.toml")  # sealed, and copied all the same
 _COPY_MODE = 0o444
 _ABSENT = "dev"  # the one part of a snapshot that is in no fork
 _PROBE = "a-file-that-is-not-there"
@@ -165,6 +168,18 @@ def editable_files(fork: Fork) -> dict[str, bytes]:
     return read_editable(fork.root, fork.snapshot.manifest.files, bound=bound, known=fork.prepared)
 
 
+def is_idle(fork: Fork) -> bool:
+    """Whether what was changed in a fork since it was made changes no program: comments, spaces.
+
+    Raises BadEdit as `read_edit` does.
+    """
+    now = editable_files(fork)
+    return now.keys() == fork.prepared.keys() and all(
+        now[path] == before or (path.endswith(".py") and is_same_program(now[path], before))
+        for path, before in fork.prepared.items()
+    )
+
+
 def sealed_changes(fork: Fork) -> list[str]:
     """Sealed paths of a fork that are not as it was made with, added ones included.
 
@@ -194,7 +209,7 @@ def linked_paths(snapshot: Snapshot) -> list[str]:
     for entry in snapshot.entries:
         if entry.type == "file":
             by_top.setdefault(entry.path.partition("/")[0], []).append(entry.path)
-    for top in (_ABSENT, *_COPIED):
+    for top in (_ABSENT, *COPIED):
         by_top.pop(top, None)
     bound: list[str] = []
     for top, paths in sorted(by_top.items()):
@@ -217,7 +232,7 @@ def _editable_of(snapshot: Snapshot) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for entry in snapshot.entries:
         top = entry.path.partition("/")[0]
-        if entry.type != "file" or top in (_ABSENT, *_COPIED):
+        if entry.type != "file" or top in (_ABSENT, *COPIED):
             continue
         if top in bound or entry.path in bound:
             continue
@@ -237,7 +252,7 @@ def _copied(snapshot: Snapshot) -> list[Entry]:
     return [
         entry
         for entry in snapshot.entries
-        if entry.type == "file" and entry.path.partition("/")[0] in _COPIED
+        if entry.type == "file" and entry.path.partition("/")[0] in COPIED
     ]
 
 

@@ -14,17 +14,18 @@ from typing import BinaryIO
 from pydantic import ValidationError
 
 from substrate.dropin import DropIn
-from substrate.fork import Fork, linked_paths
+from substrate.fork import COPIED, Fork, linked_paths
 from substrate.interpreter import interpreter, python_places
 from substrate.isolation import best_level
 from substrate.jail import Ending, KeeperLost, Limits, run_jailed
-from substrate.job import Budget, Job, Result
+from substrate.job import Budget, Job, MetricsRow, Result
 from substrate.outcome import Outcome
 from substrate.store import Snapshot
 from substrate.walls import Level, Walls
 
 OUT = "out"
 RESULT_BYTES = 1 << 20
+METRICS_TAIL = 64 << 10  # bytes, of which the last row is looked for
 REASON_CHARACTERS = 500
 WRAP_UP = 0.9  # share of the time limit after which a recipe is to wrap up by itself
 
@@ -115,13 +116,18 @@ async def run_recipe(fork: Fork, job: Job, *, level: Level | None = None) -> Run
 
 
 def fork_walls(fork: Fork, python: str, level: Level) -> Walls:
-    """What a program in a fork has: the fork, to do as it likes, and what the fork links to."""
+    """What a program in a fork has: the fork, to do as it likes, and what the fork links to.
+
+    Within bubblewrap's walls the fork's sealed copies are for reading alone, so that none is
+    changed and put back. Landlock's rules only add up: behind it they can be written.
+    """
     manifest = fork.snapshot.manifest
     linked = [fork.snapshot.root / path for path in linked_paths(fork.snapshot)]
+    copies = [fork.root / path for path in COPIED if (fork.root / path).exists()]
     return Walls(
         level=level,
         writable=(fork.root,),
-        readable=(*linked, *python_places(python)),
+        readable=(*linked, *copies, *python_places(python)),
         cuda=manifest.run.device == "cuda",
     )
 
@@ -256,6 +262,9 @@ def _classify(fork: Fork, job: Job, ending: Ending, last_line: str) -> RunRecord
     if delivered.rollouts > job.budget.rollouts:
         used = f"{delivered.rollouts} rollouts of {job.budget.rollouts}"
         return record(Outcome.OVER_BUDGET, used)
+    if (counted := _last_count(fork.root)) > job.budget.rollouts:
+        used = f"metrics.jsonl says {counted} rollouts of {job.budget.rollouts}"
+        return record(Outcome.OVER_BUDGET, f"{used}, result.json {delivered.rollouts}")
     return record(None, "")
 
 
@@ -278,6 +287,21 @@ def _read_result(root: Path) -> tuple[Result | None, str]:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the whole"
         return None, f"out/result.json is not valid: {where}: {first['msg']}"
+
+
+def _last_count(root: Path) -> int:
+    """The rollouts of the last row of `out/metrics.jsonl`; 0 where there is no such row."""
+    try:
+        folder = open_folder(root, OUT)
+        try:
+            with open_regular(folder, "metrics.jsonl") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - METRICS_TAIL))
+                lines = file.read(METRICS_TAIL).splitlines()
+        finally:
+            os.close(folder)
+        return MetricsRow.model_validate_json(lines[-1]).rollouts
+    except (OSError, IndexError, ValidationError):
+        return 0
 
 
 def _keep_log(log: Path, out: Path) -> None:

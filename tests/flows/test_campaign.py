@@ -14,6 +14,7 @@ from flows.plan import BudgetPlan, Plan
 from flows.start import BadPlan, start_campaign
 from flows.trial import run_trial
 from policies.ledger import DuplicateRow
+from substrate.isolation import HIDDEN, why_not
 from substrate.store import SnapshotDamaged
 
 STUB = Path(__file__).parent.parent / "substrates" / "stub"
@@ -105,9 +106,12 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.skipif(why_not("landlock") is not None, reason="wanted Landlock here")
 def test_a_recipe_that_writes_to_its_evaluation_is_tampered_and_harms_nobody_else(
-    house: House, tmp_path: Path
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Behind bubblewrap's walls it cannot write there: tests/cheats has what becomes of it.
+    monkeypatch.setenv(HIDDEN, "bubblewrap")
     drop_in = tmp_path / "stub"
     shutil.copytree(STUB, drop_in)
     recipe = drop_in / "overlay" / "recipes" / "stub.py"

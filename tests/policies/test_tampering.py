@@ -22,6 +22,7 @@ ATTEMPTS = [
     "socket.create_connection(('10.0.0.1', 80))",
     "pip install helpful",
     "site-packages/torch/__init__.py",
+    "glob(site.getsitepackages()[0] + '/numpy/*')",
     "export LD_PRELOAD=./x.so",
 ]
 
@@ -37,6 +38,7 @@ HONEST = [
     "reward = judge(practised)",
     "with open('/proc/meminfo') as file:",
     "value = requests_per_step / seconds",
+    'warnings.filterwarnings("ignore", module="site-packages/torch")',
     "model.get(name); curling = True; process = data.process()",
     "return world.reward(problem, completion)",
 ]

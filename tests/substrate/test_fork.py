@@ -15,6 +15,7 @@ from substrate.fork import (
     Fork,
     ForkEdit,
     apply_edit,
+    is_idle,
     make_fork,
     read_constants,
     read_edit,
@@ -453,6 +454,30 @@ def test_an_untouched_fork_has_an_empty_edit(fork: Fork) -> None:
 def test_another_spelling_of_the_same_value_is_no_edit(fork: Fork) -> None:
     replace(fork.root / RECIPE, "3e-3", "0.003")
     assert read_edit(fork) == ForkEdit(overrides={}, patch=None, diff="")
+
+
+@pytest.mark.parametrize(
+    ("added", "idle"),
+    [
+        ("", True),
+        ("# a comment\n\n\n", True),
+        ('"""A text that stands alone."""\n', True),
+        ('"""A text that stands alone."""\nprint(__doc__)\n', False),
+        ("pass\n", False),
+        ("def f():\n    return 1\n", False),
+        ("def (\n", False),
+    ],
+)
+def test_an_edit_is_idle_where_no_program_changes(added: str, idle: bool, fork: Fork) -> None:
+    path = fork.root / RECIPE
+    path.write_text(path.read_text() + added)
+    assert is_idle(fork) is idle
+
+
+def test_a_file_that_is_added_is_not_idle(fork: Fork) -> None:
+    (fork.root / "training" / "more.txt").parent.mkdir(exist_ok=True)
+    (fork.root / "training" / "more.txt").write_text("")
+    assert not is_idle(fork)
 
 
 def test_a_change_of_type_is_a_patch_that_wins_over_the_standing_override(

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from substrate.dropin import Constant, read_dropin
-from substrate.fork import Fork, make_fork
+from substrate.fork import Fork, make_fork, sealed_changes
+from substrate.isolation import why_not
 from substrate.job import Job, MetricsRow
 from substrate.outcome import Outcome
 from substrate.run import RunRecord, job_for, quote, run_recipe
@@ -166,6 +167,50 @@ def test_the_budget_is_used_up_and_not_passed(snapshot: Snapshot, tmp_path: Path
 def test_more_rollouts_than_the_budget_are_over_budget(fork: Fork) -> None:
     record = run_text(fork, "deliver(rollouts=961)")
     assert (record.outcome, record.reason) == (Outcome.OVER_BUDGET, "961 rollouts of 960")
+
+
+@pytest.mark.parametrize(
+    ("metrics", "outcome"),
+    [
+        ('{"step": 0, "rollouts": 960}\n', None),
+        ('{"step": 0, "rollouts": 960}\n{"step": 1, "rollouts": 961}\n', Outcome.OVER_BUDGET),
+        (
+            '{"step": 0, "rollouts": 1}\n' * 9000 + '{"step": 1, "rollouts": 961}',
+            Outcome.OVER_BUDGET,
+        ),
+        ("\n\n", None),
+        ("no JSON", None),
+        ('{"step": 0, "rollouts": NaN}', None),
+    ],
+)
+def test_the_last_row_of_metrics_counts_where_the_result_says_less(
+    metrics: str, outcome: Outcome | None, fork: Fork
+) -> None:
+    text = f"pathlib.Path('out/metrics.jsonl').write_text({metrics!r})\ndeliver(rollouts=960)"
+    record = run_text(fork, text)
+    assert record.outcome is outcome
+    said = "metrics.jsonl says 961 rollouts of 960, result.json 960"
+    assert record.reason == (said if outcome else "")
+
+
+@pytest.mark.skipif(why_not("bubblewrap") is not None, reason="wanted bubblewrap here")
+@pytest.mark.parametrize(
+    "write",
+    [
+        "pathlib.Path('evaluation/solve.py').write_text('')",
+        "pathlib.Path('evaluation/new.py').write_text('')",
+        "pathlib.Path('evaluation/solve.py').chmod(0o777)",
+        "pathlib.Path('evaluation/solve.py').unlink()",
+        "pathlib.Path('evaluation').rename('away')",
+        "pathlib.Path('substrate.toml').write_text('')",
+        "pathlib.Path('substrate.toml').unlink()",
+    ],
+)
+def test_behind_bubblewrap_sealed_copies_cannot_be_written(write: str, fork: Fork) -> None:
+    record = run_text(fork, write)
+    assert record.outcome is Outcome.CRASHED
+    assert "Read-only file system" in record.reason or "busy" in record.reason
+    assert sealed_changes(fork) == []
 
 
 def test_a_recipe_sees_nothing_of_the_hosts_environment(
