@@ -22,9 +22,10 @@ from agents.files import (
 from agents.messages import Tool, ToolResult, ToolUse
 from agents.quotation import Kept, line, plain, quote
 from agents.shell import run_in_fork, spell
+from agents.watch import watch_command, watch_edit, watch_patch, watch_path
 from agents.worker import CapReached, Drafts, HandIn, WorkEnded, Workplace
 from substrate.editable import BadEdit, check_paths, read_editable
-from substrate.fork import linked_paths
+from substrate.fork import Fork, linked_paths
 from substrate.outcome import Outcome
 from substrate.patch import apply_patch, patched_paths
 
@@ -166,6 +167,7 @@ class Toolbox:
             return await self._score(self._drafts(), arguments.folder)
         if "\0" in arguments.command:
             raise BadUse("wanted a command without NUL, found one with it")
+        watch_command(self.workplace, arguments.command)
         argv, caps = ["/bin/sh", "-c", arguments.command], self.workplace.caps
         try:
             ran = await run_in_fork(
@@ -185,6 +187,8 @@ class Toolbox:
 
     async def _on_files(self, arguments: _Arguments) -> str:
         fork = self.workplace.fork
+        if isinstance(arguments, List | Read | Search):
+            watch_path(self.workplace, arguments.path)
         match arguments:
             case List(path=path):
                 items = [
@@ -210,11 +214,14 @@ class Toolbox:
                         f"wanted the old text exactly once in {path}, found it {found} times; "
                         "give more of the lines around it, as `read` shows them"
                     )
+                watch_edit(self.workplace, path, old, new)
                 write_file(fork, path, text.replace(old, new).encode())
                 return f"{line(path, 400)} is changed."
             case Patch(diff=diff):
+                watch_patch(self.workplace, diff)
                 return f"changed: {line(', '.join(self._patch(diff)), 2000)}"
             case Write(path=path, content=content):
+                watch_edit(self.workplace, path, _there(fork, path), content)
                 write_file(fork, path, content.encode())
                 return f"{line(path, 400)} is written."
             case HandInWork(hypothesis=hypothesis, notes=notes):
@@ -311,6 +318,14 @@ def _beginning(value: Any) -> str:
         return line(repr(value[:200]), 120)
     is_plain = value is None or isinstance(value, bool | int | float)
     return repr(value) if is_plain else f"a {type(value).__name__}"
+
+
+def _there(fork: Fork, path: str) -> str:
+    """The text of a file before it is written; empty where it is new, or cannot be read."""
+    try:
+        return read_file(fork, path).decode("utf-8", "replace")
+    except (BadEdit, OSError):
+        return ""
 
 
 def _text_of(content: bytes, path: str) -> str:

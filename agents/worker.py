@@ -66,6 +66,7 @@ class Workplace:
     converse: Converse | None = None
     caps: Caps = field(default_factory=Caps)
     level: Level | None = None  # of the walls around its programs; None: the highest there is
+    attempts: list[str] = field(default_factory=list)  # to tamper, which its tools have seen
 
 
 @dataclass(frozen=True)

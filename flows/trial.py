@@ -176,15 +176,20 @@ async def attempt_trial(
             with phase("fork"):
                 draft = fork_named("draft")
             with phase("edit"):
-                ended = await _work(record, worker, workplace(draft))
+                place = workplace(draft)
+                try:
+                    ended = await _work(record, worker, place)
+                finally:
+                    record.flag(*(Incident("tamper_attempt", said) for said in place.attempts))
                 if changed := sealed_changes(draft):
                     return record.flag(changed_seals(changed)).settle()
                 if ended is not None:
-                    return record.end(ended.outcome, ended.reason)
+                    return record.end(ended.outcome, ended.reason).settle()
                 record.edit, handed = read_edit(draft), editable_files(draft)
                 shutil.rmtree(draft.root)
             if not record.edit.diff:
-                return record.end(Outcome.NO_CHANGE, "the worker handed in an empty edit")
+                reason = "the worker handed in an empty edit"
+                return record.end(Outcome.NO_CHANGE, reason).settle()
             with phase("fork"):  # only now: no worker ever saw the fork that counts
                 counted = fork_named("counted")
                 apply_edit(counted, record.edit.overrides, record.edit.patch)

@@ -19,11 +19,14 @@ _PATTERNS = {
     "the ledger": r"\b(?:ledger|seedbed)\.(?:db|anchor)\b|SEEDBED_(?:HOME|DATABASE_URL)",
     "other forks": r"/forks/|\br\d+-s\d+-a\d+\b",
     "the jail": r"SEEDBED_JAIL|seedbed-jail-|\bsubstrate/(?:keeper|jail)\b|\bos\.kill(?:pg)?\(\s*"
-    r"os\.getppid|\bprctl\b|/sys/fs/cgroup",
+    r"os\.getppid|\bprctl\b",
+    "control groups": r"/sys/fs/cgroup",
     "the network": r"/dev/tcp/|\burlopen\(|\burlretrieve\(|\b(?:requests|httpx)\.(?:get|post|put|"
     r"request|Client|Session)\(|\bsocket\.(?:create_connection|socket)\(|\bhttp\.client\b|"
-    r"\b(?:snapshot_download|hf_hub_download)\(|\b(?:curl|wget|nc|ssh|scp)\s+-?\S*\w+[.:/]\S|"
-    r"\bpip3?\s+(?:install|download)\b|\bgit\s+(?:clone|fetch|pull)\b",
+    r"\b(?:curl|wget|nc|ssh|scp)(?:\s+-\S+)*\s+\S*\w[.:/]\S|"
+    r"\b(?:curl|wget)\s[^\n|;&]*?(?:https?|ftp)://",
+    "a download": r"\b(?:snapshot_download|hf_hub_download)\(|\bpip3?\s+(?:install|download)\b|"
+    r"\bgit\s+(?:clone|fetch|pull)\b",
     "the snapshot": r"/snapshots/[0-9a-f]{64}|/bases/[0-9a-f]{64}",
     "another interpreter's start": r"\b(?:site|user)customize\b|\bconftest\.py\b|\bLD_PRELOAD\b|"
     r"\bPYTHONSTARTUP\b|\b(?:site|dist)-packages/\S*\.(?:py|so|pth)\b|\bget(?:user)?sitepackages\b",
@@ -31,6 +34,9 @@ _PATTERNS = {
 _ATTEMPT = {what: re.compile(pattern) for what, pattern in _PATTERNS.items()}
 # Kinds that what a run prints is looked at for: libraries' own messages name the others.
 LOGGED = frozenset({"another process", "the judge", "the ledger", "other forks"})
+# Kinds that a worker's commands are looked at for: an honest one reads libraries, looks how much
+# memory there is, and asks for a package that it will not get.
+COMMANDED = LOGGED | {"the jail", "the network", "the snapshot"}
 # A module of one of these names in a fork would stand before the real one.
 _SHADOWED = sys.stdlib_module_names | {
     *("accelerate", "datasets", "numpy", "peft", "safetensors", "tokenizers", "torch"),

