@@ -14,6 +14,7 @@ from agents.meta import Material, propose
 from agents.reviser import revise
 from flows.calling import Speaker, converse_with
 from flows.house import House
+from flows.knobs import turn
 from policies.canonical import canonical_json
 from policies.case import CampaignFacts
 from policies.constitution import constitution_sha256
@@ -99,7 +100,7 @@ def hear(house: House, campaign_id: str, report: RoundReport, reply: bytes) -> R
     ruling = rule(reply, parent, facts_of(house, campaign_id, [report]))
     if ruling.policy is None:
         return ruling
-    unfitting = unfit(house, campaign_id, ruling.policy)
+    unfitting = unfit(house, campaign_id, ruling.policy, parent)
     return ruling.refused(*unfitting) if unfitting else ruling
 
 
@@ -136,12 +137,21 @@ def facts_of(
     )
 
 
-def unfit(house: House, campaign_id: str, draft: SearchPolicy) -> list[Violation]:
-    """What of a draft does not apply to the clean snapshot: such a draft is rejected (C12)."""
+def unfit(
+    house: House, campaign_id: str, draft: SearchPolicy, parent: SearchPolicy
+) -> list[Violation]:
+    """What of a draft does not apply to the clean snapshot: such a draft is rejected (C12).
+
+    Knobs are held to the fork that workers would get, but for those that the parent has already.
+    """
+    known = [knob for axis in parent.axes for knob in axis.knobs]
+    new = [knob for axis in draft.axes for knob in axis.knobs if knob not in known]
     standing = draft.standing_recipe
     place = house.settings.forks / campaign_id / "draft-policy"
     edits = [Edit(), *(item.edit for item in draft.replicates)]
     for edit in edits:
+        what = "standing_recipe" if edit.is_empty() else "replicates"
+        quote = f"{what}: {canonical_json(edit.model_dump(mode='json'))}"
         try:
             patches = [house.ledger.patch_text(patch) for patch in standing.patches]
             fork = make_fork(
@@ -149,10 +159,11 @@ def unfit(house: House, campaign_id: str, draft: SearchPolicy) -> list[Violation
             )
             patch = house.ledger.patch_text(edit.patch) if edit.patch else None
             apply_edit(fork, edit.overrides, patch)
+            for knob in new if edit.is_empty() else []:
+                quote = f"axes: {knob.constant} in {knob.file}"
+                turn(knob, fork)
         except BadEdit as error:
-            what = "standing_recipe" if edit.is_empty() else "replicates"
-            quote = f"{what}: {canonical_json(edit.model_dump(mode='json'))}"[:200]
-            return [Violation("C12", quote, f"it does not apply to the snapshot: {error}")]
+            return [Violation("C12", quote[:200], f"it does not apply to the snapshot: {error}")]
         finally:
             shutil.rmtree(place, ignore_errors=True)
     return []

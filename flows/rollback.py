@@ -44,7 +44,7 @@ def _roll_back(house: House, campaign_id: str, version: int, reason: str) -> Sea
     ruling = rule(draft.text().encode(), current, facts)
     violations = list(ruling.violations)
     if ruling.policy is not None:
-        violations = unfit(house, campaign_id, ruling.policy)
+        violations = unfit(house, campaign_id, ruling.policy, current)
     if ruling.policy is None or violations:
         raise BadRollback(
             f"wanted {campaign_id} rolled back to version {version}, found that the constitution "

@@ -10,15 +10,15 @@ from agents.model import is_model
 from agents.worker import find_worker
 from flows.calibrate import pin_calibration
 from flows.house import House
+from flows.knobs import turn
 from flows.plan import Plan, slug
 from flows.roles import check_roles
 from flows.settings import Settings
 from policies.chain import Note
 from policies.constitution import constitution_sha256
-from policies.policy import Constant, SearchPolicy
+from policies.policy import SearchPolicy
 from policies.tables import Campaign, Policy, Row, Substrate
 from substrate.check import check_dropin, find_dropin
-from substrate.constants import rewrite_constants
 from substrate.dropin import BadDropIn, DropInFolder, read_dropin
 from substrate.editable import is_sealed
 from substrate.fork import BadEdit, make_fork
@@ -174,29 +174,25 @@ def check_knobs(policy: SearchPolicy, snapshot: Snapshot, recipe: str) -> None:
                     f"axis {axis.id!r} of the seed policy turns {knob.constant} in {knob.file}, "
                     "which is sealed (clause C3); turn what a fork may edit"
                 )
-            path = snapshot.root / knob.file
-            text = path.read_text("utf-8") if path.is_file() else ""
-            ends: list[Constant] = (
-                knob.choices
-                if knob.kind == "choice"
-                else [int(end) if knob.kind == "int" else end for end in (knob.low, knob.high)]
-            )
-            try:
-                for value in ends:
-                    rewrite_constants(text, {knob.constant: value})
-            except BadEdit as error:
-                raise BadPlan(
-                    f"axis {axis.id!r} of the seed policy turns {knob.constant} in {knob.file}, "
-                    f"found that this cannot be: {error}; correct the axis' knob"
-                ) from error
     with tempfile.TemporaryDirectory() as scratch:
         standing = policy.standing_recipe
         try:
             if standing.patches:
                 raise BadEdit(f"it has patches, which no campaign has stored: {standing.patches}")
-            make_fork(snapshot, Path(scratch) / "f", overrides=standing.overrides, patches=[])
+            fork = make_fork(
+                snapshot, Path(scratch) / "f", overrides=standing.overrides, patches=[]
+            )
         except BadEdit as error:
             raise BadPlan(
                 f"the standing recipe of the seed policy does not apply to the substrate: {error}; "
                 "correct it"
             ) from error
+        for axis in policy.axes:
+            for knob in axis.knobs:
+                try:
+                    turn(knob, fork)
+                except BadEdit as error:
+                    raise BadPlan(
+                        f"axis {axis.id!r} of the seed policy turns {knob.constant} in "
+                        f"{knob.file}, found that this cannot be: {error}; correct the axis' knob"
+                    ) from error

@@ -238,11 +238,41 @@ def test_a_draft_that_does_not_apply_to_the_snapshot_is_unfit(house: House) -> N
     wrong = {"recipes/stub.py": {"LEARNING_RATE": "high"}}
     standing = policy.standing_recipe.model_copy(update={"overrides": wrong})
 
-    assert unfit(house, campaign_id, policy) == []
-    (violation,) = unfit(
-        house, campaign_id, policy.model_copy(update={"standing_recipe": standing})
-    )
+    assert unfit(house, campaign_id, policy, policy) == []
+    draft = policy.model_copy(update={"standing_recipe": standing})
+    (violation,) = unfit(house, campaign_id, draft, policy)
     assert violation.clause == "C12" and "LEARNING_RATE" in violation.reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"constant": "LEARNING_RAT"}, "LEARNING_RAT"),
+        ({"file": "recipes/none.py"}, "no such file"),
+        ({"kind": "choice", "choices": ["low", "high"]}, "float"),
+    ],
+)
+def test_a_new_knob_on_what_is_no_constant_of_that_type_is_unfit(
+    changes: dict[str, Any], found: str, house: House
+) -> None:
+    campaign_id = campaign_of(house)
+    policy = house.policy(campaign_id)
+    data = json.loads(policy.text())
+    (place,) = [
+        (at, number)
+        for at, axis in enumerate(data["axes"])
+        for number, knob in enumerate(axis["knobs"])
+        if knob["constant"] == "LEARNING_RATE"
+    ]
+    knob = data["axes"][place[0]]["knobs"][place[1]] | changes
+    ends = {"low", "high", "scale"} if "choices" in changes else set[str]()
+    data["axes"][place[0]]["knobs"][place[1]] = {k: knob[k] for k in knob.keys() - ends}
+    draft = SearchPolicy.model_validate(data)
+    (violation,) = unfit(house, campaign_id, draft, policy)
+    assert violation.clause == "C12" and violation.quote.startswith("axes: ")
+    assert found in violation.reason
+    # An axis that was there before is not held against its author.
+    assert unfit(house, campaign_id, draft, draft) == []
 
 
 def test_a_constitution_that_moved_ends_a_campaign_before_anything_is_run_or_written(
