@@ -15,9 +15,10 @@ def brief_text(name: Literal["worker", "command", "collector", "meta"]) -> str:
     return (FOLDER / f"{name}.md").read_text(encoding="utf-8")
 
 
-def worker_brief(workplace: Workplace) -> str:
+def worker_brief(workplace: Workplace, *, has_tools: bool) -> str:
     """What one worker is told of its trial: axis, recipe, files, budget. No score, no sibling.
 
+    One without tools is told of its time alone, since it has no way to answers, runs and scores.
     Words that came from a policy are quoted: they say what to look into, and give no orders.
     """
     brief, caps, drafts = workplace.brief, workplace.caps, workplace.drafts
@@ -45,8 +46,12 @@ def worker_brief(workplace: Workplace) -> str:
     if drafts is not None:
         parts.append(
             f"The recipe is recipes/{drafts.recipe}.py; the run that counts has {drafts.rollouts} "
-            f"rollouts and {manifest.limits.seconds:g} s. You have {caps.turns} answers, "
-            f"{caps.seconds:g} s in all, {caps.smokes} smoke runs, {caps.drafts} drafts and "
-            f"{caps.dev_scores} dev scores."
+            f"rollouts and {manifest.limits.seconds:g} s."
+        )
+    parts.append(f"You have {caps.seconds:g} s in all.")
+    if has_tools:
+        parts.append(
+            f"You have {caps.turns} answers, {caps.smokes} smoke runs, {caps.drafts} drafts and "
+            f"{caps.dev_scores} dev scores; a shell command has {caps.shell_seconds:g} s."
         )
     return "\n\n".join(parts)

@@ -47,7 +47,7 @@ def client(command: str) -> Worker:
 
     async def work(workplace: Workplace) -> HandIn:
         fork, seconds = workplace.fork, workplace.caps.seconds
-        brief = f"{brief_text('command')}\n{worker_brief(workplace)}"
+        brief = f"{brief_text('command')}\n{worker_brief(workplace, has_tools=False)}"
         out = fork.root / OUT
         out.mkdir(exist_ok=True)
         (out / "brief.md").write_text(brief, encoding="utf-8")

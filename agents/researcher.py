@@ -49,7 +49,7 @@ async def researcher(workplace: Workplace) -> HandIn:
 async def _work(workplace: Workplace, toolbox: Toolbox, context: Context) -> HandIn:
     assert workplace.converse is not None, "a model is conversed with"
     caps = workplace.caps
-    context.say(Text(worker_brief(workplace)))
+    context.say(Text(worker_brief(workplace, has_tools=True)))
     faults, was_cut = 0, False
     for turn in range(1, caps.turns + 1):
         request = Request(

@@ -40,6 +40,8 @@ def work(fork: Fork, tmp_path: Path, body: str, **caps: float) -> HandIn:
 GOOD = f"""
 brief = sys.stdin.read()
 assert brief == pathlib.Path("out/brief.md").read_text() and "Learning rate" in brief
+assert "You have 7200 s in all." in brief
+assert not any(word in brief for word in ("answers", "smoke", "draft", "dev scores"))
 recipe = pathlib.Path({RECIPE!r})
 recipe.write_text(recipe.read_text().replace("LEARNING_RATE = 3e-4", "LEARNING_RATE = 2e-3"))
 said = dict(hypothesis=f"{{sys.argv[1:]}}", notes=json.dumps(sorted(os.environ)))

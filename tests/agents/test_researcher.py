@@ -92,6 +92,7 @@ def test_it_edits_repairs_a_failing_recipe_runs_it_again_and_hands_in(fork: Fork
     assert texts[3].startswith("crashed") and "ZeroDivisionError" in texts[3]
     assert texts[5].startswith("finished: 960 rollouts")
     assert texts[6] == "dev accuracy 0.5000 (n 4): lists 0.5000 (n 4)"
+    assert "60 answers, 10 smoke runs, 2 drafts and 2 dev scores" in model.asked[0].messages[0].text
     assert all(request.tools == TOOLS and request.schema is None for request in model.asked)
 
 
