@@ -6,6 +6,9 @@ from typing import Annotated
 
 import typer
 
+CampaignId = Annotated[
+    str, typer.Argument(help="Id of the campaign, or how it begins; empty: the newest.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 
 
@@ -79,9 +82,7 @@ def compare(
 
 
 def replay(
-    campaign: Annotated[
-        str, typer.Argument(help="Id of the campaign, or how it begins; empty: the newest.")
-    ] = "",
+    campaign: CampaignId = "",
     as_json: AsJson = False,
 ) -> None:
     """Run a finished campaign again, with models answered for by its journal. Exit 2 if it differs.

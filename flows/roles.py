@@ -107,7 +107,7 @@ def spend_plan(house: House, campaign_id: str) -> SpendPlan:
 
 
 def raise_caps(house: House, campaign_id: str, raised: SpendPlan) -> None:
-    """Write down higher caps. Raises BadRole for one that is lower than what stands."""
+    """Write down higher caps. Raises BadRole for one that is lower, or that cannot hold."""
     given = raised.model_dump(mode="json", exclude_unset=True)
     before = spend_plan(house, campaign_id)
     after = before.model_copy(update=raised.model_dump(exclude_unset=True))
@@ -117,6 +117,8 @@ def raise_caps(house: House, campaign_id: str, raised: SpendPlan) -> None:
                 f"wanted a higher cap on {unit} of a {scope}, found a lower one than the {cap} "
                 "that stands; a cap is only raised"
             )
+    plan = house.plan(campaign_id)
+    check_roles(plan.model_copy(update={"spend": after}), house.settings)
     if given:
         house.ledger.note(campaign_id, RAISED, campaign_id, given)
 
@@ -124,10 +126,13 @@ def raise_caps(house: House, campaign_id: str, raised: SpendPlan) -> None:
 def converse_for(house: House, campaign_id: str, role: Role, place: str) -> Converse:
     """What `role` talks to its model with. `place`: where in the campaign, such as `r1/s3/a1`.
 
-    Each call is charged to the campaign's purse and journalled before its reply is seen.
+    Each call is charged to the campaign's purse and journalled before its reply is seen. Raises
+    BadRole where a cap in dollars could not hold, since nobody knows a price.
     """
     plan = house.plan(campaign_id)
-    served = {found.role: found for found in served_roles(plan, house.settings)}[role]
+    plan = plan.model_copy(update={"spend": spend_plan(house, campaign_id)})
+    # Again, as at the start: the user's table of prices may have changed.
+    served = {found.role: found for found in check_roles(plan, house.settings)}[role]
     purse, place = purse_of(house, campaign_id), f"{place}/{role}"
     numbers = itertools.count(purse.next_number(place))
 

@@ -3,12 +3,15 @@
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from agents.worker import Caps
+from flows.plan import Plan
 from tests.flows.commands import REPO, SEEDBED, seedbed
 
 STUB = REPO / "tests" / "substrates" / "stub"
@@ -18,7 +21,8 @@ STUB = REPO / "tests" / "substrates" / "stub"
 def home(tmp_path_factory: pytest.TempPathFactory, prefect_api: str) -> Path:
     """A home in which one campaign of two rounds was run."""
     home = tmp_path_factory.mktemp("home")
-    done = seedbed(home, "run", "--substrate", "tests/substrates/stub", "--width", "4")
+    work = ["--turns", "9", "--drafts", "1", "--dev-scores", "0", "--work-seconds", "90"]
+    done = seedbed(home, "run", "--substrate", "tests/substrates/stub", "--width", "4", *work)
     assert done.returncode == 0, done.stderr
     (home / "shown.txt").write_text(done.stdout)
     (home / "said.txt").write_text(done.stderr)
@@ -35,6 +39,15 @@ def test_run_ends_with_the_trials_the_spread_the_diffs_the_files_and_what_is_nex
     assert "policy 1 to 2" in shown and "policy 2 to 3" in shown
     assert str(home / "seedbed.db") in shown
     assert "report stub-" in shown.partition("Next:")[2]
+
+
+def test_options_of_run_say_what_a_worker_may_use_and_have_the_plans_defaults(home: Path) -> None:
+    connection = sqlite3.connect(home / "seedbed.db")
+    (text,) = connection.execute("SELECT plan FROM campaign").fetchone()
+    connection.close()
+    plan = Plan.model_validate_json(text)
+    assert plan.work == Caps(turns=9, drafts=1, dev_scores=0, seconds=90)
+    assert plan == Plan(substrate="tests/substrates/stub", width=4, work=plan.work)
 
 
 def test_report_as_json_is_a_campaign_with_rounds_with_slots(home: Path) -> None:
@@ -66,8 +79,6 @@ def test_the_doctor_finds_nothing_wrong_and_then_an_edited_row(home: Path, tmp_p
     assert seedbed(home, "doctor").returncode == 0
     copy = tmp_path / "copy"
     shutil.copytree(home, copy)
-    import sqlite3
-
     connection = sqlite3.connect(copy / "seedbed.db")
     (trigger,) = connection.execute(
         "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'score' "
