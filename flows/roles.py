@@ -80,10 +80,11 @@ def check_roles(plan: Plan, settings: Settings) -> list[Served]:
                 f"wanted a cap on what {role.model.spec} may spend, found none; give `dollars` or "
                 "`tokens`"
             )
-        if plan.spend.dollars is not None and role.price is None:
+        if role.price is None and plan.spend.caps().of("microdollars"):
             raise BadRole(
                 f"wanted a price for {role.model.spec}, found none in policies/prices.toml or "
-                f"{settings.prices}; write one there, or cap tokens alone: `--tokens N`"
+                f"{settings.prices}, and a cap in dollars; write one there, or cap tokens alone: "
+                "`--tokens N`"
             )
     return served
 

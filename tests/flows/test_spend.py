@@ -148,6 +148,21 @@ def test_a_model_without_a_price_needs_a_budget_in_tokens(
     asyncio.run(one())
     (tokens,) = spent_by_role(house.ledger.spends(campaign))
     assert (tokens.unit, tokens.amount) == ("tokens", 100)
+    with pytest.raises(BadRole, match="a price"):
+        raise_caps(house, campaign, SpendPlan.model_validate({"dollars": "5"}))
+    per_call = {"dollars": None, "tokens": 5000, "dollars_per_call": "0.01"}
+    with pytest.raises(BadRole, match="a price"):
+        check_roles(plan(server, **unknown, spend=per_call), house.settings)
+
+
+def test_a_price_that_went_away_since_the_start_lets_no_call_pass_a_cap_in_dollars(
+    house: House, server: ProviderServer
+) -> None:
+    campaign = start_campaign(house, plan(server))
+    house.settings.prices.unlink()
+    with pytest.raises(BadRole, match="a price for openai:m"):
+        converse_for(house, campaign, "meta", "r1")
+    assert server.asked == []
 
 
 def test_an_estimate_counts_the_calls_of_each_role(house: House, server: ProviderServer) -> None:
