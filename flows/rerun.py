@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from agents.journal import Exchange, ReplayDiverged, replay
-from agents.messages import Converse, ProviderFailure, Reply, Request
+from agents.messages import Converse, ProviderFailure, Reply, Request, SpendCapReached
 from flows.calibrate import PINNED
 from flows.calling import Answerer, Journal, Speaker
 from flows.house import House
+from flows.narration import UNUSED
+from flows.round import ASKED
 from policies.chain import Note
 from policies.ledger import NotInLedger
 from policies.tables import Campaign, Policy, Row
+from substrate.outcome import Outcome
 
 RERUN = "campaign.rerun"
 
@@ -88,10 +91,15 @@ def answers_of(old: str, journal: Journal, house: House) -> Answerer:
         then = Speaker(old, speaker.role, speaker.model, speaker.round, speaker.slot, attempt)
         exchanges = journal(then)
         if speaker.role == "worker":
-            return _in_order(exchanges)
-        # One that was broken off and begun again is answered as it was the last time.
-        begun = [at for at, one in enumerate(exchanges) if len(one.request.messages) == 1]
-        return replay(exchanges[begun[-1] :] if begun else exchanges)
+            answers = _in_order(exchanges)
+        else:
+            # One that was broken off and begun again is answered as it was the last time.
+            begun = [at for at, one in enumerate(exchanges) if len(one.request.messages) == 1]
+            exchanges = exchanges[begun[-1] :] if begun else exchanges
+            answers = replay(exchanges)
+        if _was_refused(house, then, len(exchanges)):
+            return _capped_after(len(exchanges), answers)
+        return answers
 
     return answerer
 
@@ -109,6 +117,33 @@ def compare_rerun(house: House, old: str, new: str) -> list[Step]:
         for row in house.ledger.reports(old)
     ]
     return steps
+
+
+def _was_refused(house: House, then: Speaker, answers: int) -> bool:
+    """Whether a cap refused the call after these answers: such a call is in no journal."""
+    subject = f"r{then.round}"
+    if then.slot is not None:
+        trials = house.ledger.trials(then.campaign, then.round)
+        return any((row.slot, row.outcome) == (then.slot, Outcome.OVER_BUDGET) for row in trials)
+    if then.role == "collector":
+        unused = house.ledger.events(then.campaign, UNUSED)
+        return answers == 0 and subject in {event.subject for event in unused}
+    asked = [e for e in house.ledger.events(then.campaign, ASKED) if e.subject == subject]
+    return any(json.loads(event.body)["turns"] > answers for event in asked)
+
+
+def _capped_after(count: int, converse: Converse) -> Converse:
+    """The first `count` answers, and then a cap that leaves no room, as it did then."""
+    asked = 0
+
+    async def capped(request: Request) -> Reply:
+        nonlocal asked
+        asked += 1
+        if asked > count:
+            raise SpendCapReached("a cap refused this call in the campaign that is rerun", "trial")
+        return await converse(request)
+
+    return capped
 
 
 def _in_order(exchanges: Sequence[Exchange]) -> Converse:

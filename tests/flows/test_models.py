@@ -386,6 +386,10 @@ def test_a_cap_of_a_call_or_a_trial_ends_the_trial_and_one_of_the_round_pauses(
             return
         report = asyncio.run(trials(house, campaign_id))
     assert [slot.outcome for slot in report.results.slots[1:]] == ["over_budget"] * 2
+    # A call that was refused is in no journal; a rerun has it refused again.
+    with answered_by(answers_of(campaign_id, lambda _speaker: [], house)):
+        again = asyncio.run(trials(house, started(house)))
+    assert again.results.slots == report.results.slots
 
 
 @pytest.mark.parametrize("role", ["meta", "collector"])
@@ -398,6 +402,12 @@ def test_a_cap_of_a_call_leaves_a_round_its_policy_and_the_narrative_of_code(
         report = asyncio.run(trials(house, campaign_id))
         asyncio.run(narrate_round(house, campaign_id, report))
         revision = asyncio.run(revise_policy(house, campaign_id, report))
+    steps.record_round(house, campaign_id, report, revision)
+    with answered_by(answers_of(campaign_id, lambda _speaker: [], house)):
+        rerun_id = started(house, worker="sampler", **{role: MODEL})
+        again = asyncio.run(trials(house, rerun_id))
+        asyncio.run(narrate_round(house, rerun_id, again))
+        asyncio.run(revise_policy(house, rerun_id, again))
     if role == "meta":
         assert revision.policy is None and "too much" in revision.violations[0].reason
     else:
