@@ -14,7 +14,8 @@ from flows.gpu_seconds import Run, run_uncharged
 from flows.house import House
 from flows.inspection import adapter_row
 from flows.record import Record
-from flows.trial import account_of, counted_run
+from flows.trial import counted_run
+from flows.trial_rows import account_of
 from policies.policy import StandingRecipe
 from policies.report import SetScore
 from substrate.fork import make_fork

@@ -22,18 +22,15 @@ from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, tempor
 from flows.plan import artifact_key
 from policies.diff import diff_lines, diff_markdown, diff_policies
 from policies.draft import Violation
+from policies.drawings import Direction, diff_svg, scores_chart_svg, svg_data_uri
 from policies.escape import code, markdown, one_line
 from policies.integrity import rates
 from policies.ledger import Ledger
 from policies.policy import SearchPolicy
 from policies.render import (
-    Direction,
     campaign_markdown,
-    diff_svg,
     edit_text,
     report_markdown,
-    scores_chart_svg,
-    svg_data_uri,
 )
 from policies.report import RoundReport, SlotResult
 from policies.tables import Campaign, Outbox

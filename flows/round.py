@@ -15,7 +15,8 @@ from flows.publish import outbox_rows
 from flows.record import incident_rows, worker_of
 from flows.revision import Revision, policy_rows
 from flows.seed import derive_seed
-from flows.trial import note_strangers, score_rows
+from flows.trial import note_strangers
+from flows.trial_rows import score_rows
 from policies.canonical import canonical_json
 from policies.chain import Note
 from policies.constitution import hold_constitution

@@ -1,14 +1,12 @@
 """A trial: one slot's work in one round, from the fork to the recorded, measured result."""
 
 import asyncio
-import json
 import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
 
 from agents.exchange import ends_campaign
 from agents.messages import ProviderFailure, SpendCapReached
@@ -21,7 +19,6 @@ from flows.gpu_seconds import Run, run_charged
 from flows.house import House, open_house
 from flows.inspection import (
     Made,
-    adapter_row,
     inspect_adapter,
     inspect_data,
     inspect_edit,
@@ -31,12 +28,13 @@ from flows.inspection import (
 )
 from flows.record import Record, changed_seals, incident_rows, worker_of
 from flows.seed import derive_seed
-from policies.canonical import canonical_json, digest
+from flows.trial_rows import trial_rows
+from policies.canonical import digest
 from policies.evidence import recipe_digest
 from policies.integrity import Incident
 from policies.policy import Assignment, Edit, SearchPolicy, StandingRecipe
-from policies.report import OutcomeName, SetScore
-from policies.tables import OVERALL, Attempt, Patch, ProblemSet, Score, Trial, sha256_of
+from policies.report import SetScore
+from policies.tables import Attempt, sha256_of
 from substrate.fork import (
     BadEdit,
     Fork,
@@ -56,7 +54,6 @@ from substrate.store import Judge, Snapshot
 from substrate.walls import Level
 
 KEPT_BYTES = 16 * 2**20  # of each file of a run's output
-MOST_FILES = 64  # of training data, whose hashes are recorded
 
 
 async def run_trial(campaign_id: str, number: int, slot: int) -> str:
@@ -136,7 +133,7 @@ async def run_trial(campaign_id: str, number: int, slot: int) -> str:
             shutil.rmtree(folder, ignore_errors=True)
         rows = incident_rows(row, worker, record.integrity, discarded=record.discarded)
         if record.outcome is not Outcome.INFRASTRUCTURE or failures == plan.budget.attempts:
-            trial = _rows(house, campaign_id, number, assignment, attempt, record)
+            trial = trial_rows(house, campaign_id, number, assignment, attempt, record)
             house.ledger.append(*rows, *trial)
             return record.outcome
         house.ledger.append(*rows)
@@ -317,94 +314,6 @@ def _ran(snapshot: Snapshot, recipe: str, standing: StandingRecipe, edit: ForkEd
 def runs_at_once(snapshot: Snapshot) -> int:
     """As many runs as the processors have room for at the substrate's threads a run."""
     return max(1, len(os.sched_getaffinity(0)) // snapshot.manifest.run.threads)
-
-
-def account_of(record: Record, attempts: int) -> dict[str, Any]:
-    """What a finished run cost, and why it ended as it did: the columns of a `SlotAccount`."""
-    ending = record.run.ending if record.run else None
-    result = record.run.result if record.run else None
-    return {
-        "attempts": attempts,
-        "reason": record.reason[:2000],
-        "notes": record.hand_in.notes[:8000],
-        "seconds": record.clock.seconds,
-        "cpu_seconds": ending.cpu_seconds if ending else 0.0,
-        "peak_memory_mb": ending.peak_memory_mb if ending else 0.0,
-        "rollouts": result.rollouts if result else 0,
-        "tokens": result.tokens if result else 0,
-        "data_sha256": dict(sorted(result.data_sha256.items())[:MOST_FILES]) if result else {},
-        "isolation": record.level,
-    }
-
-
-def score_rows(
-    campaign_id: str, number: int, slot: int, problem_set: ProblemSet, score: SetScore
-) -> list[Score]:
-    """A score as rows: one for the whole set, one per domain."""
-    parts = {OVERALL: (score.value, score.n)}
-    parts |= {name: (part.value, part.n) for name, part in sorted(score.domains.items())}
-    return [
-        Score(
-            campaign=campaign_id,
-            round=number,
-            slot=slot,
-            problem_set=problem_set,
-            domain=domain,
-            value=value,
-            n=n,
-            metric=score.metric,
-            metric_version=score.metric_version,
-            engine=score.engine,
-        )
-        for domain, (value, n) in parts.items()
-    ]
-
-
-def _rows(
-    house: House,
-    campaign_id: str,
-    number: int,
-    assignment: Assignment,
-    attempt: int,
-    record: Record,
-) -> list[Any]:
-    """The rows of a finished trial: the trial, its stored diffs, its dev score."""
-    rows: list[Any] = []
-    stored: dict[str, str] = {}
-    for text in (record.edit.patch, record.edit.diff):
-        if text:
-            patch = Patch.of(text)
-            if patch.sha256 not in stored and house.ledger.patch(patch.sha256) is None:
-                rows.append(patch)
-            stored[text] = patch.sha256
-    edit = Edit(
-        overrides=record.edit.overrides,
-        patch=stored[record.edit.patch] if record.edit.patch else None,
-    )
-    rows.append(
-        Trial(
-            campaign=campaign_id,
-            round=number,
-            slot=assignment.slot,
-            attempt=attempt,
-            kind=assignment.kind,
-            axis=assignment.axis.id if assignment.axis else None,
-            outcome=cast(OutcomeName, record.outcome.value),
-            hypothesis=record.hand_in.hypothesis[:2000],
-            edit=canonical_json(edit.model_dump(mode="json")),
-            diff_sha256=stored[record.edit.diff] if record.edit.diff else None,
-            seed=derive_seed(house.campaign(campaign_id).seed, number, assignment.slot),
-            adapter_sha256=record.adapter_sha256,
-            integrity=json.dumps([found.kind for found in record.integrity]),
-            account=json.dumps(account_of(record, attempt)),
-            finished_at=datetime.now(UTC),
-        )
-    )
-    if record.dev is not None and record.made is not None:
-        run = f"{campaign_id}/r{number}/s{assignment.slot}"
-        rows += [adapter_row(record.made, run)]
-        rows += score_rows(campaign_id, number, assignment.slot, "dev", record.dev)
-    return rows
 
 
 def _keep_output(fork: Fork, keep: Path) -> None:

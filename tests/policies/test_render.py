@@ -10,17 +10,15 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
+from policies.drawings import diff_svg, scores_chart_svg, svg_data_uri
 from policies.escape import code, markdown, one_line
 from policies.isolation import isolation_banner
 from policies.policy import Edit
 from policies.render import (
     campaign_json,
     campaign_markdown,
-    diff_svg,
     edit_text,
     report_markdown,
-    scores_chart_svg,
-    svg_data_uri,
 )
 from policies.report import RoundReport
 from policies.tables import Campaign
