@@ -32,6 +32,12 @@ PERMANENT_KINDS = frozenset(
     }
 )
 OUT_OF_MONEY = re.compile(r"insufficient.quota|exceeded your current quota|credit balance", re.I)
+# What a provider refuses of one request's content or length: it says nothing of the next one.
+OF_ONE_REQUEST = re.compile(
+    r"context.(?:length|window)|maximum context|prompt is too long|"
+    r"content.?(?:filter|policy|management)",
+    re.I,
+)
 UNREACHABLE = "seedbed_unreachable"  # the broker could not connect: nothing was sent
 SHOWN = 500  # characters of a provider's own words
 
@@ -40,12 +46,19 @@ class TryFailed(Exception):
     """One try gave no reply."""
 
     def __init__(
-        self, cause: str, *, permanent: bool, billed: bool, retry_after: float | None = None
+        self,
+        cause: str,
+        *,
+        permanent: bool,
+        billed: bool,
+        retry_after: float | None = None,
+        is_of_request: bool = False,
     ) -> None:
         super().__init__(cause)
         self.permanent = permanent
         self.billed = billed  # False only where nothing can have been billed
         self.retry_after = retry_after  # seconds that the provider asked to wait
+        self.is_of_request = is_of_request  # no try helps this request; others may be answered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +97,8 @@ class Tries:
     async def until_answered(self, whom: str, once: Callable[[], Awaitable[Returned]]) -> Returned:
         """What `once` returns, the first time that it returns.
 
-        Raises ProviderFailure with the first cause: at once for a permanent one, else when tries
-        or time are used up.
+        Raises ProviderFailure with the first cause: at once for a permanent one, and for a request
+        that is too long or filtered, else when tries or time are used up.
         """
         patience, began, first = self.patience, time.monotonic(), ""
         for number in range(1, patience.tries + 1):
@@ -95,9 +108,8 @@ class Tries:
             except TryFailed as failed:
                 first = first or str(failed)
                 if failed.permanent:
-                    raise ProviderFailure(
-                        _story(whom, first, str(failed), number), permanent=True
-                    ) from failed
+                    story = _story(whom, first, str(failed), number)
+                    raise ProviderFailure(story, permanent=not failed.is_of_request) from failed
                 wait = self._wait_after(number, failed)
                 spent = time.monotonic() - began + wait > patience.give_up
                 if number == patience.tries or spent:
@@ -131,7 +143,13 @@ def from_status(
     out_of_money = status == 429 and bool(OUT_OF_MONEY.search(f"{kind} {message}"))
     permanent = status in PERMANENT or kind in PERMANENT_KINDS or out_of_money
     billed = streaming or (status not in UNBILLED and kind != UNREACHABLE)
-    return TryFailed(spoken, permanent=permanent, billed=billed, retry_after=_retry_after(headers))
+    return TryFailed(
+        spoken,
+        permanent=permanent,
+        billed=billed,
+        retry_after=_retry_after(headers),
+        is_of_request=status in (400, 413) and bool(OF_ONE_REQUEST.search(f"{kind} {message}")),
+    )
 
 
 def broken(what: str) -> TryFailed:

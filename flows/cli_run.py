@@ -53,6 +53,9 @@ def run(
     drafts: Annotated[int, typer.Option(min=0, help="A worker's own runs of the recipe.")] = 2,
     dev_scores: Annotated[int, typer.Option(min=0, help="Dev scores of its drafts.")] = 2,
     work_seconds: Annotated[float, typer.Option(min=1, help="Wall time of a worker.")] = 7200.0,
+    context: Annotated[
+        int, typer.Option(min=20_000, help="Characters of its model's conversation.")
+    ] = 240_000,
     dollars: Dollars = None,
     tokens: Tokens = 0,
     gpu_seconds: GpuSeconds = 0,
@@ -81,7 +84,13 @@ def run(
         isolation=isolation,
         budget=BudgetPlan(rollouts=rollouts, looks=looks, looks_per_round=looks_per_round),
         end=EndPlan(seeds=end_seeds, at_once=end_at_once),
-        work=Caps(turns=turns, drafts=drafts, dev_scores=dev_scores, seconds=work_seconds),
+        work=Caps(
+            turns=turns,
+            drafts=drafts,
+            dev_scores=dev_scores,
+            seconds=work_seconds,
+            context_characters=context,
+        ),
         serving=ServingPlan(
             worker=ServedPlan(base_url=worker_url),
             collector=ServedPlan(base_url=collector_url),

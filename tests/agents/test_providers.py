@@ -213,6 +213,24 @@ def test_a_permanent_error_stops_after_one_try_and_says_why(
 
 
 @both
+@pytest.mark.parametrize(
+    "answer",
+    [
+        refused(400, "prompt is too long: 210000 tokens > 200000 maximum"),
+        refused(400, "This model's maximum context length is 32768 tokens.", kind="BadRequest"),
+        refused(400, "over the limit", code="context_length_exceeded", kind="context_length"),
+        refused(400, "The response was filtered: content management policy."),
+    ],
+)
+def test_what_is_refused_of_one_request_is_not_tried_again_and_ends_no_campaign(
+    line: Line, provider: str, answer: Answer
+) -> None:
+    failure, book, server = failure_of(line, provider, answer)
+    assert not failure.permanent and len(server.asked) == 1
+    assert book.settled == {"call-1": {"tokens": 0, "microdollars": 0}}
+
+
+@both
 @pytest.mark.parametrize("status", [429, 500, 529])
 def test_a_passing_error_is_tried_again(line: Line, provider: str, status: int) -> None:
     def answer(asked: Asked) -> Answer:
