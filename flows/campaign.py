@@ -112,7 +112,7 @@ async def run_rounds(campaign_id: str) -> None:
     house = open_house()
     conducted = {"program": program_sha256()}
     house.ledger.note(campaign_id, "campaign.conducted", campaign_id, conducted)
-    hold_keys(house.plan(campaign_id), house.settings)
+    hold_keys([house.plan(campaign_id)], house.settings)
     house.drop_anchor()
     try:
         for number in range(1, house.plan(campaign_id).rounds + 1):

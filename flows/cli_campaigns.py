@@ -39,6 +39,7 @@ def compare(
     from flows.foreground import prepare_prefect, run_in_foreground
     from flows.house import open_house
     from flows.plan import BudgetPlan, EndPlan, Plan, ServedPlan, ServingPlan, SpendPlan
+    from flows.roles import hold_keys
     from flows.start import check_plan
 
     house = open_house()
@@ -65,6 +66,7 @@ def compare(
         for plan in plans:
             check_plan(plan)
         if missing := missing_plans(house, plans):
+            hold_keys(missing, house.settings)
             prepare_prefect(house.settings)
             from flows import campaign as flow
 
@@ -96,10 +98,12 @@ def replay(
     from flows.foreground import prepare_prefect, run_in_foreground
     from flows.house import open_house
     from flows.rerun import answers_of, begin_rerun, compare_rerun
+    from flows.roles import hold_keys
 
     house = open_house()
     old = house.ledger.find_campaign(campaign or None).id
     new = begin_rerun(house, old)
+    hold_keys([house.plan(new)], house.settings)
     prepare_prefect(house.settings)
     from flows import campaign as flow
 

@@ -247,7 +247,7 @@ def _in_foreground(what: object, as_json: bool) -> None:
             return
         level_for(plan.isolation)
         print(f"resuming {campaign_id}: {done} of {rounds} rounds are done", file=sys.stderr)
-    hold_keys(what if isinstance(what, Plan) else house.plan(campaign_id), house.settings)
+    hold_keys([plan], house.settings)
     prepare_prefect(house.settings)
     console = Console(stderr=as_json)
 

@@ -5,6 +5,7 @@ Whoever may talk to a model is handed a `Converse` from here. One broker serves 
 
 import atexit
 import itertools
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
@@ -156,9 +157,12 @@ def converse_for(house: House, campaign_id: str, role: Role, place: str) -> Conv
     ).converse()
 
 
-def hold_keys(plan: Plan, settings: Settings) -> None:
-    """Before anything is started that could inherit a key: the broker has them, or nobody."""
-    if served_roles(plan, settings):
+def hold_keys(plans: Sequence[Plan], settings: Settings) -> None:
+    """Before anything is started that could inherit a key: the broker has them, or nobody.
+
+    `plans` are all that this process will run: keys that none of them needs are gone for good.
+    """
+    if any(served_roles(plan, settings) for plan in plans):
         take_keys(settings)
     else:
         take_from_environment()

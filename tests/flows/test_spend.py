@@ -1,6 +1,7 @@
 """Spend, as a campaign lives with it: estimated, capped, paused, gone on with, reported."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from policies.canonical import canonical_json
 from policies.ledger import verify_chain
 from policies.purse import spent_by_role
 from policies.render import report_markdown
-from tests.agents.provider_server import Answer, Asked, Counts, ProviderServer, refused
+from tests.agents.provider_server import Answer, Asked, Call, Counts, ProviderServer, refused
 from tests.flows.commands import seedbed
 from tests.planted import places_of
 
@@ -234,3 +235,27 @@ def test_no_key_of_the_environment_reaches_what_a_campaign_writes_or_starts(
     assert done.returncode == 0, done.stderr
     assert KEY not in done.stdout + done.stderr
     assert places_of(KEY, home) == []
+
+
+@pytest.mark.slow
+def test_a_comparison_with_a_model_has_its_key_though_the_sampler_runs_first(
+    tmp_path: Path, prefect_api: str
+) -> None:
+    holders: list[bytes] = []
+
+    def answer(_asked: Asked) -> Answer:
+        for block in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):  # not ours to read, or gone
+                holders.extend([block.read_bytes()] if KEY.encode() in block.read_bytes() else [])
+        return Answer(tools=(Call("hand_in", {"hypothesis": "Nothing is worth a change."}),))
+
+    with ProviderServer(answer) as server:
+        own = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": server.openai_url}
+        arms = ["sampler", "openai:m", "--other-url", server.openai_url, "--tokens", "500000"]
+        size = ["--substrate", str(STUB), "--seeds", "1", "--rounds", "1", "--width", "3"]
+        done = seedbed(
+            tmp_path, "compare", *arms, *size, "--end-seeds", "2", environment={**os.environ, **own}
+        )
+    assert done.returncode == 0, done.stderr
+    assert {asked.headers["authorization"] for asked in server.asked} == {f"Bearer {KEY}"}
+    assert holders == [] and "no_change" in done.stdout
