@@ -80,15 +80,21 @@ def compare_arms(house: House, one: str, other: str) -> Comparison:
     Raises NotInLedger, BadComparison.
     """
     sides = [_campaigns(house, name) for name in (one, other)]
-    grounds = [{_key(house, row): row for row in side} for side in sides]
+    # Of kinds of worker, the worker is all that may differ; who compares campaigns chose them.
+    of_kinds = all(side[0].worker == name for side, name in zip(sides, (one, other), strict=True))
+    grounds = [{_key(house, row, of_kinds): row for row in side} for side in sides]
     common = [key for key in grounds[0] if key in grounds[1]]
     if not common:
         raise BadComparison(
             f"wanted campaigns of {one} and {other} on one substrate and budget, found "
-            f"{_apart(house, sides)}; run what is missing: `seedbed compare A B --substrate NAME`"
+            f"{_apart(house, sides, of_kinds)}; run what is missing: `seedbed compare A B "
+            "--substrate NAME`"
         )
     key = common[0]  # campaigns come newest first
-    sides = [[row for row in side if _key(house, row) == key] for side in sides]
+    sides = [
+        _newest_of_seeds([row for row in side if _key(house, row, of_kinds) == key])
+        for side in sides
+    ]
     direction = house.snapshot(sides[0][0].id).manifest.sets.external.direction
     of_runs = all(len(side) == 1 for side in sides)
     first, second = (
@@ -98,7 +104,7 @@ def compare_arms(house: House, one: str, other: str) -> Comparison:
     measures = list(dict.fromkeys([*SCORES, *first.values, *second.values]))
     return Comparison(
         arms=(first, second),
-        ground=_ground(house, sides[0][0]),
+        ground=_ground(house, sides[0][0], of_kinds),
         unit="run" if of_runs else "campaign",
         direction=direction,
         differences={
@@ -165,8 +171,16 @@ def _is_finished(house: House, row: Campaign) -> bool:
     return len(house.ledger.reports(row.id)) == house.plan(row.id).rounds
 
 
-def _ground(house: House, row: Campaign) -> dict[str, Any]:
-    """What two campaigns must have in common to be compared."""
+def _newest_of_seeds(side: Sequence[Campaign]) -> list[Campaign]:
+    """One campaign of each seed, of several the newest: a seed is one value."""
+    newest: dict[int, Campaign] = {}
+    for row in side:  # they come newest first
+        newest.setdefault(row.seed, row)
+    return list(newest.values())
+
+
+def _ground(house: House, row: Campaign, of_kinds: bool) -> dict[str, Any]:
+    """What two campaigns must have in common to be compared; of kinds of worker, more."""
     plan = house.plan(row.id)
     budget = plan.budget.model_dump(exclude={"attempts"})
     return {
@@ -178,15 +192,16 @@ def _ground(house: House, row: Campaign) -> dict[str, Any]:
         **budget,
         "policy": house.ledger.policy(row.id, 1).sha256[:12],
         "end seeds": plan.end.seeds,
+        **({"meta": plan.meta} if of_kinds else {}),
     }
 
 
-def _key(house: House, row: Campaign) -> str:
-    return repr(sorted(_ground(house, row).items()))
+def _key(house: House, row: Campaign, of_kinds: bool) -> str:
+    return repr(sorted(_ground(house, row, of_kinds).items()))
 
 
-def _apart(house: House, sides: Sequence[Sequence[Campaign]]) -> str:
-    one, other = (_ground(house, side[0]) for side in sides)
+def _apart(house: House, sides: Sequence[Sequence[Campaign]], of_kinds: bool) -> str:
+    one, other = (_ground(house, side[0], of_kinds) for side in sides)
     apart = [
         f"{name} {one[name]!r} and {other[name]!r}" for name in one if one[name] != other[name]
     ]

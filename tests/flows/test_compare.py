@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows import round as steps
+from flows.calling import answered_by
 from flows.cli import app
 from flows.compare import BadComparison, compare_arms, comparison_markdown, missing_plans
 from flows.finale import choose, confirm
@@ -21,6 +22,7 @@ from flows.revision import revise_policy
 from flows.start import start_campaign
 from flows.trial import run_trial
 from policies.ledger import NotInLedger
+from tests.agents.scripted import says, script
 
 STUB = Path(__file__).parents[1] / "substrates" / "stub"
 WIDTH = 3
@@ -145,6 +147,21 @@ def test_what_was_run_is_not_run_again_and_reruns_do_not_count(
     before = compare_arms(house, program, "sampler").arms[1].campaigns
     begin_rerun(house, ids["sampler"][0])
     assert compare_arms(house, program, "sampler").arms[1].campaigns == before
+
+
+@pytest.mark.slow
+def test_of_one_seed_the_newest_campaign_counts_and_another_author_of_policies_is_other_ground(
+    house: House, program: str, ids: dict[str, list[str]]
+) -> None:
+    again = conducted(house, plan("sampler", 0, name="again"))
+    spend = {"dollars": None, "tokens": 10**6}
+    with answered_by(lambda _house, _speaker: script(says("No.", "refusal"))):
+        modelled = conducted(house, plan("sampler", 1, meta="openai:scripted", spend=spend))
+    found = compare_arms(house, program, "sampler")
+    assert sorted(found.arms[1].campaigns) == sorted([again, ids["sampler"][1]])
+    assert found.ground["meta"] == "reviser"
+    chosen = compare_arms(house, modelled, ids["sampler"][1])
+    assert "meta" not in chosen.ground
 
 
 @pytest.mark.slow
