@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 MOST = 5  # attempts that are told of
 _SHOWN = 120  # characters of one
 
+# Every repetition is bounded: who wrote the text may have meant it to take for ever.
 _PATTERNS = {
     "another process": r"/proc/(?:\d+|self|thread-self|\*|\{|['\"]?\s*\+)\S{0,40}?/"
     r"(?:environ|mem|root|cwd|cmdline|fd\b|task)|\bptrace\b|process_vm_(?:read|write)v",
@@ -23,13 +24,13 @@ _PATTERNS = {
     "control groups": r"/sys/fs/cgroup",
     "the network": r"/dev/tcp/|\burlopen\(|\burlretrieve\(|\b(?:requests|httpx)\.(?:get|post|put|"
     r"request|Client|Session)\(|\bsocket\.(?:create_connection|socket)\(|\bhttp\.client\b|"
-    r"\b(?:curl|wget|nc|ssh|scp)(?:\s+-\S+)*\s+\S*\w[.:/]\S|"
-    r"\b(?:curl|wget)\s[^\n|;&]*?(?:https?|ftp)://",
+    r"\b(?:curl|wget|nc|ssh|scp)(?:\s+-\S{1,40}){0,8}\s+\S{0,80}\w[.:/]\S|"
+    r"\b(?:curl|wget)\s[^\n|;&]{0,200}?(?:https?|ftp)://",
     "a download": r"\b(?:snapshot_download|hf_hub_download)\(|\bpip3?\s+(?:install|download)\b|"
     r"\bgit\s+(?:clone|fetch|pull)\b",
     "the snapshot": r"/snapshots/[0-9a-f]{64}|/bases/[0-9a-f]{64}",
     "another interpreter's start": r"\b(?:site|user)customize\b|\bconftest\.py\b|\bLD_PRELOAD\b|"
-    r"\bPYTHONSTARTUP\b|\b(?:site|dist)-packages/\S*\.(?:py|so|pth)\b|\bget(?:user)?sitepackages\b",
+    r"\bPYTHONSTARTUP\b|\b(?:site|dist)-packages/\S{0,200}?\.(?:py|so|pth)\b|\bget(?:user)?sitepackages\b",
 }
 _ATTEMPT = {what: re.compile(pattern) for what, pattern in _PATTERNS.items()}
 # Kinds that what a run prints is looked at for: libraries' own messages name the others.

@@ -34,6 +34,12 @@ def test_an_attempt_is_named(text: str) -> None:
     assert attempts_in(text)
 
 
+@pytest.mark.parametrize("part", ["curl -curl ", "curl ", "site-packages/", "wget -a", "r1-s", "a"])
+def test_a_long_text_that_almost_matches_is_read_to_its_end(part: str) -> None:
+    text = "curl " + part * (1_000_000 // len(part))
+    assert any("another process" in found for found in attempts_in(f"{text}\n/proc/1/environ"))
+
+
 HONEST = [
     "# Dr.GRPO: Liu et al., https://arxiv.org/abs/2503.20783",
     "LEARNING_RATE = 3e-3  # external scores rose with it",
