@@ -1,12 +1,10 @@
 """An exchange with a model that is asked for data: what it was asked, by hash, and its answer."""
 
-import re
-
 from agents.journal import cleaned, request_data
 from agents.messages import ProviderFailure, Reply, Request, SpendCapReached
 from policies.canonical import digest
 
-_FENCED = re.compile(r"\s*```[a-zA-Z]*\s*\n(.*)\n\s*```\s*", re.DOTALL)
+_FENCE = "```"
 
 
 def prompt_sha256(request: Request) -> str:
@@ -17,8 +15,12 @@ def prompt_sha256(request: Request) -> str:
 def answer_text(reply: Reply) -> str:
     """The text of an answer, without the one code fence that may stand around all of it."""
     text = reply.message.text
-    fenced = _FENCED.fullmatch(text)
-    return fenced[1] if fenced and "```" not in fenced[1] else text
+    first, _, rest = text.strip().partition("\n")
+    language = first.removeprefix(_FENCE).strip()
+    is_opened = first.startswith(_FENCE) and (language.isalpha() or not language)
+    within, closed = rest.removesuffix(_FENCE).rstrip(" \t"), rest.endswith(_FENCE)
+    is_fenced = is_opened and closed and within.endswith("\n") and _FENCE not in within
+    return within.strip() if is_fenced else text
 
 
 def ends_campaign(failure: ProviderFailure | SpendCapReached) -> bool:

@@ -22,7 +22,9 @@ _MARKS = re.compile(
     r"|<(?=<\s*/?SYS)",
     re.IGNORECASE,
 )
-_ROLE = re.compile(r"^(\W*)(system|user|assistant|human|developer|tool)(\W*):", re.I | re.M)
+_ROLE = re.compile(
+    r"^([^\w\n]*)(system|user|assistant|human|developer|tool)([^\w\n]*):", re.I | re.M
+)
 _INSTEAD = {"<": "‹", "[": "⟦"}  # noqa: RUF001 - on purpose: they look alike and mark nothing
 
 
