@@ -56,6 +56,7 @@ __all__ = [
 ]
 
 COPIED = ("evaluation", "substrate.toml")  # sealed, and copied all the same
+_COPY_MODE = 0o444
 _ABSENT = "dev"  # the one part of a snapshot that is in no fork
 _PROBE = "a-file-that-is-not-there"
 
@@ -102,7 +103,7 @@ def make_fork(
     for entry in _copied(snapshot):
         (root / entry.path).parent.mkdir(parents=True, exist_ok=True)
         copy_file(snapshot.root / entry.path, root / entry.path)
-        (root / entry.path).chmod(0o444)
+        (root / entry.path).chmod(_COPY_MODE)
     for path in linked_paths(snapshot):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).symlink_to(snapshot.root / path)
@@ -182,8 +183,8 @@ def is_idle(fork: Fork) -> bool:
 def sealed_changes(fork: Fork) -> list[str]:
     """Sealed paths of a fork that are not as it was made with, added ones included.
 
-    Copies are compared by content. What lies behind an unbroken link is the snapshot itself:
-    `Store.verify` compares that.
+    Copies are compared by content and mode. What lies behind an unbroken link is the snapshot
+    itself: `Store.verify` compares that.
     """
     files = fork.snapshot.manifest.files
     bound = set(linked_paths(fork.snapshot))
@@ -256,11 +257,12 @@ def _copied(snapshot: Snapshot) -> list[Entry]:
 
 
 def _is_copy(path: Path, entry: Entry) -> bool:
-    """Whether a regular file with the entry's content is there, and no link on the way to it."""
+    """Whether the regular file that the fork was made with is there, and no link leads to it."""
     try:
-        if path.parent.is_symlink() or not stat.S_ISREG(path.lstat().st_mode):
+        info = path.lstat()
+        if path.parent.is_symlink() or info.st_mode != stat.S_IFREG | _COPY_MODE:
             return False
-        return path.lstat().st_size == entry.size and hash_file(path) == entry.sha256
+        return info.st_size == entry.size and hash_file(path) == entry.sha256
     except OSError:
         return False
 

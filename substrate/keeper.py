@@ -193,13 +193,14 @@ class _Log:
 
     def __init__(self, kept: int) -> None:
         self.dropped = 0
-        self.first = b""  # bytes, as they came
+        self.first = b""  # of what came, at least a line of bwrap, which writes word by word
         self._head_left = kept // 2
         self._tail = bytearray()
         self._tail_bytes = kept - kept // 2
 
     def add(self, data: bytes) -> None:
-        self.first = self.first or data
+        if len(self.first) < 256:
+            self.first += data[:256]
         head, rest = data[: self._head_left], data[self._head_left :]
         self._head_left -= len(head)
         self._write(head)

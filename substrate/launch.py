@@ -128,18 +128,19 @@ def _enclose(orders: dict, user: int | None, reporting: int) -> list[str]:
 
 
 def _stage(rows: list[list[str | bytes]], bwrap: str, bwrap_home: str) -> str:
-    """Bind all that is to be bound where the jail's user can reach it, and say so in the rows.
+    """Bind what the jail's user cannot reach to where it can, and say so in the rows.
 
     Returns the path of bwrap there. Its libraries are found relative to it, in `bwrap_home`.
     """
     libc = _libc()
+    stage = next(path for path in STAGES if os.path.isdir(path) and os.stat(path).st_mode & 1)
     _checked("unshare", libc.unshare(CLONE_NEWNS))
     _checked("mount /", libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
     binds = [row for row in rows if row[0] in ("--bind", "--ro-bind", "--dev-bind")]
+    binds = [row for row in binds if not _within_reach(str(row[1]), stage)]
     sources = [bwrap_home, *(str(row[1]) for row in binds)]
     # Held by descriptors, since the stage may hide the paths.
     opened = [os.open(source, os.O_PATH) for source in sources]
-    stage = next(path for path in STAGES if os.path.isdir(path) and os.stat(path).st_mode & 1)
     flags = MS_NOSUID | MS_NODEV
     _checked("mount", libc.mount(b"jail", stage.encode(), b"tmpfs", flags, b"mode=0755"))
     for number, descriptor in enumerate(opened):
@@ -157,16 +158,30 @@ def _stage(rows: list[list[str | bytes]], bwrap: str, bwrap_home: str) -> str:
     return f"{stage}/0/{os.path.relpath(bwrap, bwrap_home)}"
 
 
+def _within_reach(path: str, stage: str) -> bool:
+    """Whether everybody may go there, and the stage does not hide it."""
+    if path.startswith(stage):
+        return False
+    above = os.path.dirname(path)
+    while above != "/":
+        if not os.stat(above).st_mode & stat.S_IXOTH:
+            return False
+        above = os.path.dirname(above)
+    return True
+
+
 def _hand_over(folder: str, user: int) -> None:
-    """Make a folder with all that is in it the jail's user's own."""
-    os.lchown(folder, user, user)
-    for inside, folders, files in os.walk(folder):
+    """Make a folder with all that is in it the jail's user's own.
+
+    By descriptors of its folders: a link that is put there meanwhile leads this nowhere else.
+    """
+    for _, folders, files, inside in os.fwalk(folder):
+        os.fchown(inside, user, user)
         for name in (*folders, *files):
-            path = os.path.join(inside, name)
-            info = os.lstat(path)
+            info = os.lstat(name, dir_fd=inside)
             # A second name of a file may be somebody else's.
             if stat.S_ISDIR(info.st_mode) or info.st_nlink == 1:
-                os.lchown(path, user, user)
+                os.chown(name, user, user, dir_fd=inside, follow_symlinks=False)
 
 
 def _memory_file(name: str, content: bytes) -> int:

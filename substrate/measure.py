@@ -220,6 +220,7 @@ async def _answers(
                 level=level,
                 writable=(desk,),
                 readable=(*parts, adapter.path, *python_places(python)),
+                listed=(snapshot.root,),
                 cuda=manifest.run.device == "cuda",
             ),
             stdin=json.dumps(orders).encode(),

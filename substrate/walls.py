@@ -62,6 +62,7 @@ class Walls:
     level: Level
     writable: tuple[Path, ...] = ()  # folders; handed to the jail's user where it has one
     readable: tuple[Path, ...] = ()  # files and folders
+    listed: tuple[Path, ...] = ()  # folders of readable ones: names only, as for imports from there
     cuda: bool = False  # the nodes and the state of NVIDIA's devices
 
     def __post_init__(self) -> None:
@@ -109,22 +110,20 @@ def bubblewrap_rows(walls: Walls, *, scratch: Path, user: int | None) -> list[Ro
     users = _USERS_FILE.format(user=user_id, group=group_id, home=scratch)
     memory = ("--size", str(MEMORY_FILES_MB << 20), "--tmpfs")
     rows: list[Row] = [
-        ("--unshare-user",),
         ("--unshare-pid",),
         ("--unshare-net",),
         ("--unshare-ipc",),
-        ("--unshare-uts",),
+        ("--unshare-uts", "--hostname", "jail"),
         ("--unshare-cgroup-try",),
-        ("--hostname", "jail"),
         ("--new-session",),
         ("--die-with-parent",),
         ("--proc", "/proc"),
         ("--dev", "/dev"),
         (*memory, "/dev/shm"),
         ("--perms", "1777", *memory, "/tmp"),
-        ("--perms", "0444", "--file", users.encode(), "/etc/passwd"),
-        ("--perms", "0444", "--file", _GROUPS_FILE.format(group=group_id).encode(), "/etc/group"),
-        ("--perms", "0444", "--file", _HOSTS_FILE, "/etc/hosts"),
+        ("--file", users.encode(), "/etc/passwd"),
+        ("--file", _GROUPS_FILE.format(group=group_id).encode(), "/etc/group"),
+        ("--file", _HOSTS_FILE, "/etc/hosts"),
     ]
     for place in _system(walls):
         if place.is_symlink():
@@ -147,6 +146,7 @@ def landlock_options(walls: Walls, *, scratch: Path, user: int | None) -> list[s
     writable = [*walls.writable, scratch, Path("/dev/null"), *_nodes(walls)]
     options = [item for path in readable for item in ("--read", str(path.resolve()))]
     options += [item for path in writable for item in ("--write", str(path.resolve()))]
+    options += [item for path in walls.listed for item in ("--names", str(path.resolve()))]
     return [*options, "--no-sockets", *([] if user else ["--shared-user"])]
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,27 +20,46 @@ from flows.start import start_campaign
 from flows.trial import run_trial
 from tests.agents.provider_server import Answer, Asked, Call, ProviderServer
 
-STUB = Path(__file__).parents[1] / "substrates" / "stub"
-RECIPE = "recipes/stub.py"
+STUB = str(Path(__file__).parents[1] / "substrates" / "stub")
 WIDTH = 3
 
-WORK = (
-    Call("edit", {"path": RECIPE, "old": "LEARNING_RATE = 3e-4", "new": "LEARNING_RATE = 1 / 0"}),
-    Call("run_recipe", {"kind": "smoke"}),
-    Call("edit", {"path": RECIPE, "old": "LEARNING_RATE = 1 / 0", "new": "LEARNING_RATE = 2e-3"}),
-    Call("run_recipe", {"kind": "draft"}),
-    Call("hand_in", {"hypothesis": "The optimum.", "notes": "It failed once."}),
-)
+
+@dataclass(frozen=True)
+class Ground:
+    """A substrate, and the rate that its recipe begins with."""
+
+    substrate: str
+    recipe: str
+    rate: str
+    rollouts: int = 0
+
+    def work(self) -> tuple[Call, ...]:
+        """A worker breaks the recipe, sees it fail, repairs it, runs it again, hands in."""
+        was, broken, mended = (f"LEARNING_RATE = {x}" for x in (self.rate, "1 / 0", "2e-3"))
+        return (
+            Call("edit", {"path": self.recipe, "old": was, "new": broken}),
+            Call("run_recipe", {"kind": "smoke"}),
+            Call("edit", {"path": self.recipe, "old": broken, "new": mended}),
+            Call("run_recipe", {"kind": "draft"}),
+            Call("hand_in", {"hypothesis": "The optimum.", "notes": "It failed once."}),
+        )
+
+
+POCKET = Ground("pocket", "recipes/rlvr.py", "3e-3", rollouts=512)
+GROUNDS = [
+    pytest.param(Ground(STUB, "recipes/stub.py", "3e-4"), id="stub"),
+    pytest.param(POCKET, id="pocket", marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
+]
 
 
 @pytest.fixture
-def server() -> Iterator[ProviderServer]:
+def server(ground: Ground) -> Iterator[ProviderServer]:
     """Workers speak one protocol and the meta-agent the other; its first draft is too greedy."""
 
     def answer(asked: Asked) -> Answer:
         messages = asked.body["messages"]
         if asked.protocol == "anthropic":
-            return Answer(tools=(WORK[len(messages) // 2],))
+            return Answer(tools=(ground.work()[len(messages) // 2],))
         if "# You are the collector" in str(messages[0]):
             return Answer(text=json.dumps({"narrative": "The anchor is r1/s0."}))
         house = open_house()
@@ -79,8 +99,9 @@ async def one_round(house: House, campaign_id: str) -> None:
     steps.record_round(house, campaign_id, report, revision)
 
 
+@pytest.mark.parametrize("ground", GROUNDS)
 def test_a_served_campaign_is_charged_journalled_and_run_again_without_its_server(
-    house: House, server: ProviderServer
+    ground: Ground, house: House, server: ProviderServer
 ) -> None:
     serving = {
         "worker": {"base_url": server.anthropic_url},
@@ -89,19 +110,20 @@ def test_a_served_campaign_is_charged_journalled_and_run_again_without_its_serve
     }
     roles = {"worker": "anthropic:m", "meta": "openai:m", "collector": "openai:m"}
     spend = {"dollars": None, "tokens": 10**7}
-    plan = {"substrate": str(STUB), "rounds": 1, "width": WIDTH, "serving": serving, "spend": spend}
+    plan = {"substrate": ground.substrate, "rounds": 1, "width": WIDTH, "serving": serving}
+    plan |= {"spend": spend, "budget": {"rollouts": ground.rollouts}}
     campaign_id = start_campaign(house, Plan.model_validate({**plan, **roles}))
     asyncio.run(one_round(house, campaign_id))
 
     (report,) = house.reports(campaign_id)
     explored = [slot for slot in report.results.slots if slot.kind == "explore"]
     assert [slot.outcome for slot in explored] == ["evaluated"] * len(explored)
-    assert all(slot.edit.overrides == {RECIPE: {"LEARNING_RATE": 2e-3}} for slot in explored)
+    assert all(slot.edit.overrides == {ground.recipe: {"LEARNING_RATE": 2e-3}} for slot in explored)
     assert [row.author for row in house.ledger.policies(campaign_id)] == ["seed", "openai:m"]
     assert report.results.narrative == "The anchor is r1/s0."
 
     calls = house.ledger.agent_calls(campaign_id)
-    assert sum(row.role == "worker" for row in calls) == len(WORK) * len(explored)
+    assert sum(row.role == "worker" for row in calls) == len(ground.work()) * len(explored)
     (note,) = house.ledger.events(campaign_id, steps.ASKED)
     asked = json.loads(note.body)
     journalled = [row.request_sha256 for row in calls if row.role == "meta"]

@@ -128,8 +128,13 @@ def test_no_text_can_be_read_back(held_out: HeldOut, external: list[Problem]) ->
     assert external[0]["prompt"] not in repr(vars(held_out))
 
 
+def _of_training() -> list[str]:
+    return [name for name in sys.modules if name.split(".")[0] == "training"]
+
+
 def drawn_problems(dice: random.Random, side: str, count: int) -> list[Problem]:
     """What a fork's own code draws, by the program that made the sets."""
+    kept = {name: sys.modules.pop(name) for name in _of_training()}
     sys.path.insert(0, str(POCKET / "overlay"))
     try:
         from training.pocket import deduce  # pyright: ignore[reportMissingImports]
@@ -139,8 +144,9 @@ def drawn_problems(dice: random.Random, side: str, count: int) -> list[Problem]:
         )
     finally:
         sys.path.pop(0)
-        for name in [name for name in sys.modules if name.split(".")[0] == "training"]:
+        for name in _of_training():
             del sys.modules[name]
+        sys.modules.update(kept)  # other tests have them, of this substrate or another
     return [
         deduce(*draw_problem(dice, dice.choice(DOMAINS), dice.randint(3, 10), side))
         for _ in range(count)

@@ -84,6 +84,17 @@ attempt("list", lambda: os.listdir(base + "/other"))
     assert (tmp_path / "other" / "file").read_text() == "text"
 
 
+def test_names_may_be_listed_where_nothing_is_read(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    code = """
+attempt("list", lambda: os.listdir(sys.argv[1]))
+attempt("read", lambda: open(sys.argv[1] + "/secret"))
+attempt("write", lambda: open(sys.argv[1] + "/new", "w"))
+"""
+    found = outcomes(code, tmp_path, flags=["--names", str(tmp_path)])
+    assert found == {"list": "done", "read": "PermissionError", "write": "PermissionError"}
+
+
 def test_one_file_may_be_named(tmp_path: Path) -> None:
     (tmp_path / "one").write_text("1")
     (tmp_path / "two").write_text("2")

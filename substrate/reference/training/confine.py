@@ -10,9 +10,10 @@ In front of another program, started by this file's path:
 
     python -I -S confine.py --read /usr --write out --no-network -- PROGRAM ARGUMENT...
 
-The program then reads and executes what lies under a `--read` path, does as it likes under a
-`--write` path, and neither opens nor makes a file elsewhere. With Landlock ABI 4 it makes no TCP
-connection, with ABI 6 it signals no process outside and finds no abstract socket outside. With
+The program then reads and executes what lies under a `--read` path, lists folders under a `--names`
+path, does as it likes under a `--write` path, and neither opens nor makes a file elsewhere. With
+Landlock ABI 4 it makes no TCP connection, with ABI 6 it signals no process outside and finds no
+abstract socket outside. With
 `--no-network` no socket but a Unix one can be made, with `--no-sockets` none but a pair of its own.
 `--shared-user`: others have this user too. Then nothing of theirs is changed that Landlock leaves
 to the user, modes of files above all (chmod and utimensat seem to succeed), no capability is kept,
@@ -106,7 +107,7 @@ _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data; 8 bytes
 
 # linux/landlock.h; the numbers of its three calls are the same on every machine
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-_READ = 0b1101  # EXECUTE, READ_FILE, READ_DIR
+_READ, _READ_FOLDER = 0b1101, 0b1000  # EXECUTE, READ_FILE, READ_DIR; READ_DIR
 _ON_A_FILE = 0b1100_0000_0000_0111  # EXECUTE, WRITE_FILE, READ_FILE, TRUNCATE, IOCTL_DEV
 _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}  # how many rights an ABI knows; 16 from ABI 5 on
 
@@ -178,8 +179,12 @@ def forbid_inspection() -> None:
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
-def restrict_files(read: Sequence[Path | str], write: Sequence[Path | str]) -> None:
+def restrict_files(
+    read: Sequence[Path | str], write: Sequence[Path | str], names: Sequence[Path | str] = ()
+) -> None:
     """Open and make nothing outside of these paths, for this process and all that it starts.
+
+    Below `names`, folders can be listed and no file read.
 
     Also closes TCP (ABI 4), and signals and abstract sockets to the outside (ABI 6). Raises
     CannotConfine without Landlock and FileNotFoundError for a path that is not there.
@@ -195,7 +200,7 @@ def restrict_files(read: Sequence[Path | str], write: Sequence[Path | str]) -> N
         _libc.syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(length), ctypes.c_uint32(0)),
     )
     try:
-        for paths, rights in ((read, _READ), (write, files)):
+        for paths, rights in ((read, _READ), (write, files), (names, _READ_FOLDER)):
             for path in paths:
                 _add_path(ruleset, path, rights & files)
         _checked("landlock_restrict_self", _libc.syscall(_RESTRICT_SELF, ruleset, 0))
@@ -258,7 +263,7 @@ def main(arguments: Sequence[str]) -> None:
             _drop_capabilities()
         if orders.report is not None:
             os.set_inheritable(orders.report, False)
-        restrict_files(orders.read, orders.write)
+        restrict_files(orders.read, orders.write, orders.names)
         install_filter(assemble(rules, default=ALLOW))
         code = 127
         os.execvp(orders.program[0], orders.program)
@@ -276,17 +281,19 @@ class _Orders:
     def __init__(self, arguments: Sequence[str]) -> None:
         self.read: list[str] = []
         self.write: list[str] = []
+        self.names: list[str] = []
         self.report: int | None = None
         self.flags: set[str] = set()
+        paths = {"--read": self.read, "--write": self.write, "--names": self.names}
         rest = list(arguments)
         while rest and rest[0] != "--":
             option = rest.pop(0)
-            if option in ("--read", "--write", "--report") and rest:
+            if option in (*paths, "--report") and rest:
                 value = rest.pop(0)
                 if option == "--report":
                     self.report = int(value)
                 else:
-                    (self.read if option == "--read" else self.write).append(value)
+                    paths[option].append(value)
             elif option in ("--no-network", "--no-sockets", "--shared-user", "--print-filter"):
                 self.flags.add(option)
             else:
