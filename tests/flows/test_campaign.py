@@ -99,7 +99,7 @@ if FAULT == "tamper":
     from pathlib import Path
 
     for sealed in (Path("evaluation/solve.py").resolve(), Path("substrate.toml").resolve()):
-        sealed.chmod(0o644)
+        sealed.unlink()
         sealed.write_text("# mine\\n")
 
 if __name__ == "__main__":
