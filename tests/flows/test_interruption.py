@@ -135,6 +135,7 @@ def test_a_campaign_killed_in_the_middle_resumes_to_the_same_results(
     assert results(report_of(tmp_path)) == undisturbed
 
 
+@pytest.mark.slow
 def test_killed_with_its_own_prefect_server_it_leaves_no_process(
     tmp_path: Path, undisturbed: list[object]
 ) -> None:

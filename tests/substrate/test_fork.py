@@ -679,7 +679,7 @@ def test_an_edit_applied_to_a_new_fork_gives_the_same_bytes(
     replace(tiny_dropin / "overlay" / RECIPE, "3e-3", "0.003")
     snapshot = Store(tmp_path / "store").seal(read_dropin(tiny_dropin))
     kinds = {"overrides": 0, "patch": 0, "both": 0}
-    for seed in range(120):
+    for seed in range(60):
         fork = make_fork(snapshot, tmp_path / f"{seed}a", overrides=STANDING, patches=[PATCH])
         scramble(fork.root, random.Random(seed))
         edit = read_edit(fork)
@@ -692,7 +692,7 @@ def test_an_edit_applied_to_a_new_fork_gives_the_same_bytes(
         kinds["patch"] += bool(edit.patch)
         shutil.rmtree(fork.root)
         shutil.rmtree(again.root)
-    assert min(kinds.values()) > 10, kinds
+    assert min(kinds.values()) > 5, kinds
 
 
 def test_only_the_spelling_of_a_rewritten_constant_may_differ(
