@@ -2,7 +2,9 @@
 
 What it covers at every level of `substrate/walls.py`: the program gets an allow-list of variables
 and the descriptors 0, 1 and 2. Wall time, resident memory and the number of processes are limited
-for the whole tree, the size of each file, the log as a whole. All that the program started is dead
+for the whole tree, the size of each file, the log as a whole; memory and processes by a look about
+20 times a second, and where control groups can be made by the kernel as well, between two looks and
+files in tmpfs included. All that the program started is dead
 when `run_jailed` has returned or was cancelled, and when the controller was killed. One
 `substrate/keeper.py` per jail does this.
 
@@ -27,6 +29,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from substrate.cgroup import PREFIX, clear
+from substrate.cgroup_parents import cgroup_parents
 from substrate.walls import (
     CONFINE,
     Walls,
@@ -69,7 +73,7 @@ class Limits:
 
     seconds: float  # wall time; then SIGTERM to the program's process group
     grace_seconds: float = 5.0  # after SIGTERM; then SIGKILL of the whole tree
-    memory_mb: int  # MiB resident in the whole tree; then SIGKILL
+    memory_mb: int  # MiB resident in the whole tree; then SIGKILL. With tmpfs in a control group
     file_mb: int  # MiB of the largest single file (RLIMIT_FSIZE)
     log_bytes: int = (
         1_000_000  # kept of stdout and stderr together: half from the start and the end
@@ -157,7 +161,7 @@ def jail_orders(
 
     `user` is the jail's own, None for the controller's. The rows are those of `bubblewrap_rows`.
     """
-    scratch = Path(tempfile.gettempdir()).resolve() / f"seedbed-jail-{secrets.token_hex(8)}"
+    scratch = Path(tempfile.gettempdir()).resolve() / f"{PREFIX}{secrets.token_hex(8)}"
     orders: dict[str, Any] = {
         "level": walls.level,
         "argv": list(argv),
@@ -172,6 +176,7 @@ def jail_orders(
         },
         "limits": asdict(limits),
         "scratch": str(scratch),
+        "cgroup_parents": list(cgroup_parents()),
         "user": None,
         "owned": [str(scratch), *map(str, walls.writable)],
     }
@@ -193,7 +198,7 @@ def jail_orders(
 
 async def keep(orders: Mapping[str, Any], *, log: Path, stdin: bytes = b"") -> Ending:
     """Have a keeper carry out `jail_orders`. Raises as `run_jailed` does."""
-    program, scratch, limits = orders["argv"][0], Path(orders["scratch"]), orders["limits"]
+    program, limits = orders["argv"][0], orders["limits"]
     text = marshal.dumps({**orders, "stdin_bytes": len(stdin)})
     with _new_file(log) as output:
         keeper = await asyncio.create_subprocess_exec(
@@ -211,13 +216,12 @@ async def keep(orders: Mapping[str, Any], *, log: Path, stdin: bytes = b"") -> E
             answer = await _converse(keeper, len(text).to_bytes(4, "big") + text + stdin)
     except TimeoutError:
         answer, is_stuck = b"", True
-        await _dismiss(keeper, scratch)
+        await _dismiss(keeper, orders)
     except asyncio.CancelledError:
-        await _dismiss(keeper, scratch)
+        await _dismiss(keeper, orders)
         raise
     if not answer:
-        _kill_marked(scratch)
-        shutil.rmtree(scratch, ignore_errors=True)
+        _clean_up(orders)
         was_killed = keeper.returncode is None or keeper.returncode < 0
         raise (KeeperLost if is_stuck or was_killed else RuntimeError)(
             f"wanted an Ending from the keeper of {program!r}, found none (the keeper's exit code: "
@@ -246,7 +250,7 @@ async def _converse(keeper: Process, orders: bytes) -> bytes:
     return answer
 
 
-async def _dismiss(keeper: Process, scratch: Path) -> None:
+async def _dismiss(keeper: Process, orders: Mapping[str, Any]) -> None:
     """Have the keeper kill its tree, and do it in its place if it does not.
 
     A cancellation that comes meanwhile waits until the tree is gone.
@@ -266,10 +270,18 @@ async def _dismiss(keeper: Process, scratch: Path) -> None:
             cancelled = error
     if keeper.returncode is None:
         keeper.kill()
-        _kill_marked(scratch)
-        shutil.rmtree(scratch, ignore_errors=True)
+        _clean_up(orders)
     if cancelled is not None:
         raise cancelled
+
+
+def _clean_up(orders: Mapping[str, Any]) -> None:
+    """Do what a keeper that is gone has left undone."""
+    scratch = Path(orders["scratch"])
+    for parent in orders["cgroup_parents"]:
+        clear(os.path.join(parent, scratch.name))
+    _kill_marked(scratch)
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _kill_marked(scratch: Path) -> None:

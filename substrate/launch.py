@@ -14,6 +14,8 @@ import resource
 import signal
 import stat
 
+from substrate.cgroup import Cgroup
+
 OPEN_FILES = 4096  # RLIMIT_NOFILE of the program, or the host's own hard limit where that is lower
 VICTIM_SCORE = 500  # oom_score_adj: when memory runs out, the program dies and not the controller
 TASKS_PER_PROCESS = 16  # threads included, on the average, by RLIMIT_NPROC and cgroups
@@ -27,8 +29,8 @@ MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
 CLONE_NEWNS = 0x20000
 
 
-def launch(orders: dict, stdin: bytes) -> tuple[int, int, int]:
-    """Start the program in a session of its own.
+def launch(orders: dict, stdin: bytes, group: Cgroup) -> tuple[int, int, int]:
+    """Start the program in a session of its own, in its control group.
 
     Returns the process id of what was started, a descriptor from which its output is read, and one
     from which its walls' own report is read.
@@ -50,6 +52,7 @@ def launch(orders: dict, stdin: bytes) -> tuple[int, int, int]:
             os.close(descriptor)
         return pid, output, report
     try:
+        group.enter()
         for descriptor, target in ((source, 0), (sink, 1), (sink, 2)):
             os.dup2(descriptor, target)  # every other descriptor is close-on-exec
         os.setsid()
