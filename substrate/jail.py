@@ -23,7 +23,6 @@ import signal
 import sys
 import tempfile
 import time
-from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ from typing import Any, BinaryIO, Literal
 
 from substrate.cgroup import PREFIX, clear
 from substrate.cgroup_parents import cgroup_parents
+from substrate.keepers import Keeper, start_keeper
 from substrate.walls import (
     CONFINE,
     Walls,
@@ -42,9 +42,6 @@ from substrate.walls import (
     landlock_user,
 )
 
-# By module, so that its byte code is kept; behind the standard library, so that nothing hides it.
-_KEEPER = "import sys; sys.path.append(sys.argv[1]); from substrate.keeper import main; main()"
-_ROOT = Path(__file__).resolve().parent.parent
 _PATIENCE_SECONDS = 30.0  # what a keeper may need beyond its program's time on a loaded machine
 _MARK = (
     "SEEDBED_JAIL"  # names the jail's own scratch folder, by which a tree without keeper is found
@@ -201,25 +198,20 @@ async def keep(orders: Mapping[str, Any], *, log: Path, stdin: bytes = b"") -> E
     program, limits = orders["argv"][0], orders["limits"]
     text = marshal.dumps({**orders, "stdin_bytes": len(stdin)})
     with _new_file(log) as output:
-        keeper = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", "-X", "utf8", "-c", _KEEPER, str(_ROOT)),
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=output,
-            env={},  # the program could read its keeper's in /proc
-            start_new_session=True,
-        )
+        keeper = await start_keeper(output.fileno())
     is_stuck = False
     try:
         seconds = limits["seconds"] + limits["grace_seconds"] + _PATIENCE_SECONDS
         async with asyncio.timeout(seconds):
-            answer = await _converse(keeper, len(text).to_bytes(4, "big") + text + stdin)
+            answer = await keeper.converse(len(text).to_bytes(4, "big") + text + stdin)
     except TimeoutError:
         answer, is_stuck = b"", True
         await _dismiss(keeper, orders)
     except asyncio.CancelledError:
         await _dismiss(keeper, orders)
         raise
+    finally:
+        keeper.close()
     if not answer:
         _clean_up(orders)
         was_killed = keeper.returncode is None or keeper.returncode < 0
@@ -237,39 +229,24 @@ async def keep(orders: Mapping[str, Any], *, log: Path, stdin: bytes = b"") -> E
     return Ending(**found)
 
 
-async def _converse(keeper: Process, orders: bytes) -> bytes:
-    """Give the keeper its orders and wait for its answer; empty if it died without one."""
-    assert keeper.stdin is not None and keeper.stdout is not None
-    with contextlib.suppress(ConnectionError):
-        keeper.stdin.write(orders)
-        await keeper.stdin.drain()
-    # The pipe stays open until the keeper has ended: closing it is the order to kill the tree.
-    answer = await keeper.stdout.read()
-    await keeper.wait()
-    keeper.stdin.close()
-    return answer
-
-
-async def _dismiss(keeper: Process, orders: Mapping[str, Any]) -> None:
+async def _dismiss(keeper: Keeper, orders: Mapping[str, Any]) -> None:
     """Have the keeper kill its tree, and do it in its place if it does not.
 
     A cancellation that comes meanwhile waits until the tree is gone.
     """
-    assert keeper.stdin is not None
-    keeper.stdin.close()
-    with contextlib.suppress(ProcessLookupError):
-        keeper.send_signal(signal.SIGCONT)  # the program may have stopped it
+    keeper.signal(signal.SIGCONT)  # the program may have stopped it
+    keeper.hang_up()
     give_up = time.monotonic() + _PATIENCE_SECONDS
     cancelled: asyncio.CancelledError | None = None
-    while keeper.returncode is None:
+    while not keeper.is_gone:
         try:
             await asyncio.wait_for(keeper.wait(), give_up - time.monotonic())
         except TimeoutError:
             break
         except asyncio.CancelledError as error:
             cancelled = error
-    if keeper.returncode is None:
-        keeper.kill()
+    if not keeper.is_gone:
+        keeper.signal(signal.SIGKILL)
         _clean_up(orders)
     if cancelled is not None:
         raise cancelled

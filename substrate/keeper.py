@@ -1,17 +1,16 @@
 """The keeper of a jail: starts one program, holds it to its limits and leaves nothing of it alive.
 
-`substrate/jail.py` starts it (`python -I -S`, for speed and for nothing of the host's), writes
-orders to its stdin, marshalled, behind their length, then the bytes of the program's own stdin, and
-reads the Ending, marshalled, from its stdout. The keeper's stderr is the log. An open stdin means
-that the controller lives: its end, even by SIGKILL, is the order to end the tree.
+`substrate/mother.py` forks it, `substrate/jail.py` writes orders to its stdin, marshalled, behind
+their length, then the bytes of the program's own stdin, and reads the Ending, marshalled, from its
+stdout. The keeper's stderr is the log. An open stdin means that the controller lives: its end, even
+by SIGKILL, is the order to end the tree.
 
 The keeper is a child subreaper (prctl(2)), so every process that the program starts stays below it,
 also one that forks twice and calls setsid. While a descendant lives, the keeper has a child: the
 descendant or an ancestor of it. So `waitpid` saying ECHILD is the proof that the tree is gone, and
 nothing less ends the keeper.
 
-It is a process of its own because it has to outlive the controller, and it imports little because
-it is started once per jail.
+It is a process of its own because it has to outlive the controller.
 """
 
 import marshal
@@ -37,8 +36,7 @@ def main() -> None:
     """Read the orders, run the program to its end, remove its scratch folder, write the Ending."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to handle
-    wake = _wake_on(signal.SIGCHLD, signal.SIGTERM)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the mask of the controller's thread came along
+    wake = wake_on(signal.SIGCHLD, signal.SIGTERM)
     orders, stdin = _read_orders()
     os.umask(0o022)
     os.mkdir(orders["scratch"], 0o700)
@@ -59,6 +57,17 @@ def main() -> None:
         os.write(1, marshal.dumps(ending))
     except BrokenPipeError:
         return  # the controller is gone; the tree is too
+
+
+def wake_on(*numbers: signal.Signals) -> int:
+    """A descriptor from which the number of each of these signals that comes is read as a byte."""
+    readable, writable = os.pipe()
+    os.set_blocking(readable, False)
+    os.set_blocking(writable, False)
+    signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
+    for number in numbers:
+        signal.signal(number, lambda *_: None)
+    return readable
 
 
 def _keep(orders: dict, stdin: bytes, wake: int, group: Cgroup) -> dict:
@@ -357,17 +366,6 @@ def _schedule(policy: int, priority: int) -> None:
         os.sched_setscheduler(0, policy, os.sched_param(priority))
     except OSError:
         return  # needs CAP_SYS_NICE
-
-
-def _wake_on(*numbers: signal.Signals) -> int:
-    """A descriptor from which the number of each of these signals that comes is read as a byte."""
-    readable, writable = os.pipe()
-    os.set_blocking(readable, False)
-    os.set_blocking(writable, False)
-    signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
-    for number in numbers:
-        signal.signal(number, lambda *_: None)
-    return readable
 
 
 def _read_orders() -> tuple[dict, bytes]:

@@ -189,7 +189,7 @@ def test_the_keepers_environment_holds_nothing_of_the_hosts(
 ) -> None:
     monkeypatch.setenv("SECRET_KEY", "sk-123")
     jail(tmp_path, "sh", "-c", "cat /proc/$PPID/environ /proc/$PPID/cmdline")
-    assert "substrate.keeper" in log_of(tmp_path)
+    assert "substrate.mother" in log_of(tmp_path)
     assert "sk-123" not in log_of(tmp_path)
 
 
