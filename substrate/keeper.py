@@ -57,6 +57,8 @@ def main() -> None:
         os.write(1, marshal.dumps(ending))
     except BrokenPipeError:
         return  # the controller is gone; the tree is too
+    for descriptor in (0, 1):
+        os.close(descriptor)  # the controller need not wait for this process to be taken down
 
 
 def wake_on(*numbers: signal.Signals) -> int:
@@ -84,7 +86,7 @@ def _keep(orders: dict, stdin: bytes, wake: int, group: Cgroup) -> dict:
     try:
         limit, terminated, peak_bytes = None, False, 0
         deadline = started + limits["seconds"]
-        next_look = started
+        next_look = started + LOOK_SECONDS  # before, it may not have become the program
         poller = select.poll()
         for descriptor in (0, wake, output):
             poller.register(descriptor, select.POLLIN)

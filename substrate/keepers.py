@@ -34,10 +34,14 @@ class Keeper:
         self._status, self._status_writer = status
 
     async def converse(self, orders: bytes) -> bytes:
-        """Give it its orders and wait for its answer and its end; empty if it died without one."""
+        """Give it its orders and wait for its answer; empty if it died without one."""
         with contextlib.suppress(ConnectionError):
             self._writer.write(orders)
             await self._writer.drain()
+        with contextlib.suppress(ConnectionError):  # it died with orders unread
+            if answer := await self._reader.read():
+                self.is_gone = True  # all but: there is nothing left for it to do
+                return answer
         return await self.wait()
 
     def hang_up(self) -> None:
