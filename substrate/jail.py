@@ -32,7 +32,6 @@ from substrate.cgroup import PREFIX, clear
 from substrate.cgroup_parents import cgroup_parents
 from substrate.keepers import Keeper, start_keeper
 from substrate.walls import (
-    CONFINE,
     Walls,
     bubblewrap,
     bubblewrap_rows,
@@ -187,8 +186,7 @@ def jail_orders(
         orders |= {"user": user, "rows": bubblewrap_rows(walls, scratch=scratch, user=user)}
     elif walls.level == "landlock":
         user = landlock_user(walls, user, cwd)
-        options = landlock_options(walls, scratch=scratch, user=user)
-        confine = [sys.executable, "-I", "-S", str(CONFINE), *options]
+        confine = landlock_options(walls, scratch=scratch, user=user)
         orders |= {"user": user, "confine": confine}
     return orders
 

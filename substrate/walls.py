@@ -157,7 +157,7 @@ def landlock_user(walls: Walls, user: int | None, cwd: Path) -> int | None:
 
     A Python below root's own home is not. Then the program stays root, without a capability.
     """
-    needed = (*walls.readable, *walls.writable, cwd, CONFINE, Path(sys.executable).resolve())
+    needed = (*walls.readable, *walls.writable, cwd, Path(sys.executable).resolve())
     parents = {parent for path in needed for parent in path.resolve().parents}
     return user if all(parent.stat().st_mode & 0o001 for parent in parents) else None
 
