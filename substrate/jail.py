@@ -30,7 +30,7 @@ from typing import Any, BinaryIO, Literal
 
 from substrate.cgroup import PREFIX, clear
 from substrate.cgroup_parents import cgroup_parents
-from substrate.keepers import Keeper, start_keeper
+from substrate.keepers import PATIENCE_SECONDS, Keeper, KeeperLost, start_keeper
 from substrate.walls import (
     Walls,
     bubblewrap,
@@ -41,7 +41,6 @@ from substrate.walls import (
     landlock_user,
 )
 
-_PATIENCE_SECONDS = 30.0  # what a keeper may need beyond its program's time on a loaded machine
 _MARK = (
     "SEEDBED_JAIL"  # names the jail's own scratch folder, by which a tree without keeper is found
 )
@@ -54,10 +53,6 @@ _ENVIRONMENT = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONHASHSEED": "0",
 }
-
-
-class KeeperLost(RuntimeError):
-    """The keeper was killed or stopped, by the kernel or by what it kept: nothing is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +194,7 @@ async def keep(orders: Mapping[str, Any], *, log: Path, stdin: bytes = b"") -> E
         keeper = await start_keeper(output.fileno())
     is_stuck = False
     try:
-        seconds = limits["seconds"] + limits["grace_seconds"] + _PATIENCE_SECONDS
+        seconds = limits["seconds"] + limits["grace_seconds"] + PATIENCE_SECONDS
         async with asyncio.timeout(seconds):
             answer = await keeper.converse(len(text).to_bytes(4, "big") + text + stdin)
     except TimeoutError:
@@ -234,7 +229,7 @@ async def _dismiss(keeper: Keeper, orders: Mapping[str, Any]) -> None:
     """
     keeper.signal(signal.SIGCONT)  # the program may have stopped it
     keeper.hang_up()
-    give_up = time.monotonic() + _PATIENCE_SECONDS
+    give_up = time.monotonic() + PATIENCE_SECONDS
     cancelled: asyncio.CancelledError | None = None
     while not keeper.is_gone:
         try:

@@ -14,8 +14,13 @@ from pathlib import Path
 # By module, so that its byte code is kept; behind the standard library, so that nothing hides it.
 _MOTHER = "import sys; sys.path.append(sys.argv[1]); from substrate.mother import main; main()"
 _ROOT = Path(__file__).resolve().parent.parent
+PATIENCE_SECONDS = 30.0  # what a keeper may need beyond its program's time on a loaded machine
 _LOCK = threading.Lock()  # jails are started from many threads
 _mothers: dict[int, tuple[subprocess.Popen[bytes], socket.socket]] = {}  # one, by our process id
+
+
+class KeeperLost(RuntimeError):
+    """The keeper was killed or stopped, by the kernel or by what it kept: nothing is known."""
 
 
 class Keeper:
@@ -72,20 +77,25 @@ class Keeper:
 
 
 async def start_keeper(log: int) -> Keeper:
-    """Start a keeper whose stderr is `log`. Raises OSError."""
+    """Start a keeper whose stderr is `log`. Raises OSError, and KeeperLost without a mother."""
     talk, its_talk = socket.socketpair()
     status, its_status = socket.socketpair()
     try:
         with its_talk, its_status:
             _ask([its_talk.fileno(), log, its_status.fileno()])
         told, status_writer = await asyncio.open_unix_connection(sock=status)
-        pid = int.from_bytes(await told.readexactly(4), "big")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            pid = int.from_bytes(await told.readexactly(4), "big")
         reader, writer = await asyncio.open_unix_connection(sock=talk)
     except BaseException as error:
         talk.close()
         status.close()
-        if isinstance(error, asyncio.IncompleteReadError):
-            raise OSError("wanted a keeper, found that its mother was killed; run again") from error
+        if isinstance(error, asyncio.IncompleteReadError | TimeoutError):
+            with _LOCK:
+                _let_go()  # the next has another
+            raise KeeperLost(
+                "wanted a keeper, found its mother killed or stopped; run again"
+            ) from error
         raise
     return Keeper(pid, (reader, writer), (told, status_writer))
 
@@ -121,9 +131,10 @@ def _new_mother() -> tuple[subprocess.Popen[bytes], socket.socket]:
 
 @atexit.register
 def _let_go() -> None:
-    """Let our mother of keepers end."""
+    """End our mother of keepers. The keepers go on without her."""
     mother = _mothers.pop(os.getpid(), None)
     if mother is not None:
         process, requests = mother
         requests.close()
+        process.kill()  # she may have been stopped
         process.wait()

@@ -75,6 +75,23 @@ def test_one_mother_has_the_keepers_of_a_controller_and_dies_with_it_even_by_sig
     assert comes(lambda: not is_running(first))
 
 
+def test_a_mother_that_was_stopped_does_not_keep_her_controller_from_ending() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", CONTROLLER],
+        env=os.environ | {"PYTHONPATH": str(REPO)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as controller:
+        assert controller.stdout is not None and controller.stdin is not None
+        mother = [int(controller.stdout.readline()) for _ in range(2)][0]
+        os.kill(mother, signal.SIGSTOP)
+        controller.stdin.write("\n")
+        controller.stdin.flush()
+        assert controller.wait(20) == 0
+    assert not is_running(mother)
+
+
 def test_jails_go_on_without_their_mother_and_the_next_has_another(tmp_path: Path) -> None:
     mother = "$(cut -d ' ' -f 4 /proc/$PPID/stat)"
 
