@@ -84,7 +84,7 @@ def test_a_mother_that_was_stopped_does_not_keep_her_controller_from_ending() ->
         text=True,
     ) as controller:
         assert controller.stdout is not None and controller.stdin is not None
-        mother = [int(controller.stdout.readline()) for _ in range(2)][0]
+        mother, _ = (int(controller.stdout.readline()) for _ in range(2))
         os.kill(mother, signal.SIGSTOP)
         controller.stdin.write("\n")
         controller.stdin.flush()
