@@ -90,7 +90,7 @@ class Ending:
     terminated: bool  # SIGTERM was sent: the program had its grace to deliver
     seconds: float  # wall time by the monotonic clock, from the start until the tree was gone
     cpu_seconds: float  # user and system time of every process of the tree that was waited for
-    peak_memory_mb: float  # MiB resident in the tree, the highest of about 20 looks a second
+    peak_memory_mb: float  # MiB in the tree, the highest of 20 looks a second; 0 without one
     log_dropped: int  # bytes of output that the log does not have
 
 
