@@ -248,8 +248,9 @@ def export(
         raise typer.BadParameter(f"wanted a new folder, found something at {to}; name another")
     house = open_house()
     campaign_id = house.ledger.find_campaign(campaign or None).id
-    said = "confirming on fresh seeds, which takes as long as the rounds' runs did"
-    print(f"{campaign_id}: {said}", file=sys.stderr, flush=True)
+    if exported(house, campaign_id) is None:
+        said = "the end runs recipes on fresh seeds, each as long as a trial"
+        print(f"{campaign_id}: {said}", file=sys.stderr, flush=True)
 
     async def end() -> Path:
         async with held(house, campaign_id):

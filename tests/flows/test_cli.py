@@ -102,6 +102,9 @@ def campaign_of(home: Path) -> str:
         (["run", "--substrate", str(STUB), "--policy", "/nowhere.json"], "/nowhere.json"),
         (["run", "--substrate", str(STUB), "--seed", str(2**53)], "seed"),
         (["substrate", "check", "nowhere"], "no-such-dropin"),
+        (["compare", "sampler", "sampler"], "wanted two sides"),
+        (["compare", "sampler", "oracle"], "kinds of worker that ran: sampler"),
+        (["report", "--round", "9"], "found [1, 2]"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_exit_code_2(
