@@ -152,6 +152,7 @@ def stop(campaign: CampaignId = "", as_json: AsJson = False) -> None:
     """Stop a running campaign, wherever it runs. It can be resumed."""
     from flows.house import open_house
     from flows.lease import CampaignBusy, is_dead, lease_name
+    from flows.screen import state_of
 
     house = open_house()
     campaign_id = house.ledger.find_campaign(campaign or None).id
@@ -170,8 +171,10 @@ def stop(campaign: CampaignId = "", as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps({"campaign": campaign_id, "was_running": running}))
     else:
-        state = "is stopped" if running else "is not running"
-        print(f"{campaign_id} {state}; `seedbed resume {campaign_id}` goes on with it")
+        then = f"`seedbed resume {campaign_id}` goes on with it"
+        if not running and state_of(house, campaign_id) == "complete":
+            then = "its rounds are complete"
+        print(f"{campaign_id} {'is stopped' if running else 'is not running'}; {then}")
 
 
 @app.command()
@@ -203,7 +206,9 @@ def report(
     reports = [found for found in house.reports(row.id) if number in (0, found.round)]
     if number and not reports:
         there = [found.round for found in house.reports(row.id)]
-        raise NotInLedger(f"wanted the report of round {number} of {row.id}, found rounds {there}")
+        raise NotInLedger(
+            f"wanted the report of round {number} of {row.id}, found {there}; name one of these"
+        )
     rejected = read_rejections(house.ledger.events(row.id, REJECTED))
     rejected = [item for item in rejected if number in (0, item.round)]
     if as_json:
@@ -239,8 +244,13 @@ def export(
     from flows.house import open_house
     from flows.lease import held
 
+    if to is not None and to.exists():
+        raise typer.BadParameter(f"wanted a new folder, found something at {to}; name another")
     house = open_house()
     campaign_id = house.ledger.find_campaign(campaign or None).id
+    if exported(house, campaign_id) is None:
+        said = "the end runs recipes on fresh seeds, each as long as a trial"
+        print(f"{campaign_id}: {said}", file=sys.stderr, flush=True)
 
     async def end() -> Path:
         async with held(house, campaign_id):
