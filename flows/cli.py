@@ -65,7 +65,9 @@ def report(
     reports = [found for found in house.reports(row.id) if number in (0, found.round)]
     if number and not reports:
         there = [found.round for found in house.reports(row.id)]
-        raise NotInLedger(f"wanted the report of round {number} of {row.id}, found rounds {there}")
+        raise NotInLedger(
+            f"wanted the report of round {number} of {row.id}, found {there}; name one of these"
+        )
     rejected = read_rejections(house.ledger.events(row.id, REJECTED))
     rejected = [item for item in rejected if number in (0, item.round)]
     if as_json:

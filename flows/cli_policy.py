@@ -92,9 +92,11 @@ def rejected(campaign: CampaignId = "", as_json: AsJson = False) -> None:
 
     house = open_house()
     campaign_id = house.ledger.find_campaign(campaign or None).id
+    found = read_rejections(house.ledger.events(campaign_id, REJECTED))
     if as_json:
-        found = read_rejections(house.ledger.events(campaign_id, REJECTED))
         print(json.dumps([item.data() for item in found], indent=2))
+    elif not found:
+        print(f"no draft of {campaign_id} was rejected")
     else:
         screen.show_rejections(Console(), house, campaign_id)
 

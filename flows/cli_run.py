@@ -137,6 +137,7 @@ def stop(campaign: CampaignId = "", as_json: AsJson = False) -> None:
     """Stop a running campaign, wherever it runs. It can be resumed."""
     from flows.house import open_house
     from flows.lease import CampaignBusy, is_dead, lease_name
+    from flows.screen import state_of
 
     house = open_house()
     campaign_id = house.ledger.find_campaign(campaign or None).id
@@ -155,8 +156,10 @@ def stop(campaign: CampaignId = "", as_json: AsJson = False) -> None:
     if as_json:
         print(json.dumps({"campaign": campaign_id, "was_running": running}))
     else:
-        state = "is stopped" if running else "is not running"
-        print(f"{campaign_id} {state}; `seedbed resume {campaign_id}` goes on with it")
+        then = f"`seedbed resume {campaign_id}` goes on with it"
+        if not running and state_of(house, campaign_id) == "complete":
+            then = "its rounds are complete"
+        print(f"{campaign_id} {'is stopped' if running else 'is not running'}; {then}")
 
 
 def export(
@@ -175,8 +178,13 @@ def export(
     from flows.house import open_house
     from flows.lease import held
 
+    if to is not None and to.exists():
+        raise typer.BadParameter(f"wanted a new folder, found something at {to}; name another")
     house = open_house()
     campaign_id = house.ledger.find_campaign(campaign or None).id
+    if exported(house, campaign_id) is None:
+        said = "the end runs recipes on fresh seeds, each as long as a trial"
+        print(f"{campaign_id}: {said}", file=sys.stderr, flush=True)
 
     async def end() -> Path:
         async with held(house, campaign_id):

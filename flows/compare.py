@@ -80,6 +80,8 @@ def compare_arms(house: House, one: str, other: str) -> Comparison:
     Raises NotInLedger, BadComparison.
     """
     sides = [_campaigns(house, name) for name in (one, other)]
+    if one == other:
+        raise BadComparison(f"wanted two sides, found {one} twice; name another for the second")
     # Of kinds of worker, the worker is all that may differ; who compares campaigns chose them.
     of_kinds = all(side[0].worker == name for side, name in zip(sides, (one, other), strict=True))
     grounds = [{_key(house, row, of_kinds): row for row in side} for side in sides]
@@ -157,7 +159,11 @@ def _campaigns(house: House, name: str) -> list[Campaign]:
     """The finished campaigns of an arm, the newest first."""
     there = house.ledger.campaigns()
     rows = [row for row in there if row.worker == name and not is_rerun(house, row.id)]
-    rows = rows or [house.ledger.find_campaign(name)]
+    try:
+        rows = rows or [house.ledger.find_campaign(name)]
+    except NotInLedger as error:
+        kinds = ", ".join(sorted({row.worker for row in there})) or "none"
+        raise NotInLedger(f"{error}; or one of the kinds of worker that ran: {kinds}") from None
     finished = [row for row in rows if _is_finished(house, row)]
     if not finished:
         raise NotInLedger(

@@ -10,6 +10,7 @@ from flows.lease import is_dead, lease_name
 from flows.settings import Settings
 from policies.database import UnknownSchema
 from policies.ledger import verify_chain
+from substrate.cgroup_parents import why_no_cgroups
 from substrate.isolation import LEVELS, NoWalls, best_level, how_to_raise, why_not
 from substrate.store import SnapshotDamaged
 
@@ -34,7 +35,7 @@ def examine() -> list[Finding]:
     """
     findings = [_python(), _writable(), _disk()]
     usable = all(finding.ok for finding in findings)
-    findings.insert(1, _isolation())
+    findings[1:1] = [_isolation(), _jail_limits()]
     if usable:
         try:
             findings += [_chain(), *_snapshots(), *_campaigns()]
@@ -61,6 +62,15 @@ def _isolation() -> Finding:
     for higher in LEVELS[: LEVELS.index(level)]:
         found += f"; not {higher}: {why_not(higher)}; to raise it, {how_to_raise(higher)}"
     return Finding("isolation", True, found, "")
+
+
+def _jail_limits() -> Finding:
+    """Who holds a jail's memory and processes to their limits; either will do."""
+    reason = why_no_cgroups()
+    found = "control groups, and 20 looks a second"
+    if reason is not None:
+        found = f"20 looks a second; no control groups: {reason}"
+    return Finding("limits", True, found, "")
 
 
 def _writable() -> Finding:

@@ -72,13 +72,13 @@ def show_campaign(console: Console, house: House, campaign_id: str) -> None:
 
 def show_campaigns(console: Console, house: House) -> None:
     """A line for each campaign, newest first."""
-    table = Table(box=SIMPLE)
+    table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
     for name in ("campaign", "substrate", "recipe", "seed", "rounds", "state", "started"):
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=name != "substrate")
     for row in campaign_list(house):
         done = f"{row['rounds_done']} of {row['rounds']}"
         words = (row[name] for name in ("campaign", "substrate", "recipe", "seed"))
-        table.add_row(*map(str, words), done, str(row["state"]), str(row["created_at"])[:16])
+        table.add_row(*map(str, words), done, str(row["state"]), _when(str(row["created_at"])))
     console.print(table)
 
 
@@ -228,12 +228,12 @@ def show_policy_diff(
 
 def show_history(console: Console, house: House, campaign_id: str) -> None:
     """Every version and what it changed, and after which rounds a draft was rejected."""
-    table = Table(box=SIMPLE)
-    for name in ("version", "digest", "author", "after round", "written", "changed"):
-        table.add_column(name, overflow="fold")
+    table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
+    for name in ("version", "digest", "author", "round", "written", "changed"):
+        table.add_column(name, overflow="fold", no_wrap=name in ("version", "digest", "written"))
     for item in read_lineage(house.ledger.policies(campaign_id)):
         after = "start" if item.round is None else str(item.round)
-        written = item.created_at.isoformat(timespec="seconds")
+        written = _when(item.created_at.isoformat())
         changed = "\n".join(item.headline) + (f"\nBROKEN: {item.fault}" if item.fault else "")
         version = (str(item.version), item.sha256[:12], item.author)
         table.add_row(*version, after, written, escape(changed))
@@ -278,6 +278,11 @@ def show_error(console: Console, message: str) -> None:
 
 def _score(score: SetScore | None, missing: str) -> str:
     return missing if score is None else f"{score.value:.4f}"
+
+
+def _when(moment: str) -> str:
+    """A moment in ISO 8601, to the minute, in the zone that it is in."""
+    return moment[:16].replace("T", " ")
 
 
 def _json(value: Any) -> str:

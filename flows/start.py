@@ -6,6 +6,8 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from agents.model import is_model
 from agents.worker import find_worker
 from flows.calibrate import pin_calibration
@@ -136,7 +138,14 @@ def read_seed_policy(plan: Plan, dropin: DropInFolder, recipe: str) -> SearchPol
     try:
         policy = SearchPolicy.model_validate(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, RecursionError) as error:  # JSON, UTF-8 and pydantic raise ValueErrors
-        raise BadPlan(f"the seed policy {path} is not a valid search policy: {error}") from error
+        found = str(error)
+        if isinstance(error, ValidationError):
+            faults = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+            found = "; ".join(faults)
+        raise BadPlan(
+            f"wanted {path} to be a search policy, found it not a valid search policy: {found}; "
+            "policies/schemas/search-policy.schema.json says what it holds"
+        ) from error
     if policy.version != 1 or policy.parent is not None:
         raise BadPlan(
             f"a seed policy is version 1 without a parent: {path} is version {policy.version}, "

@@ -66,10 +66,11 @@ def exit_code(checks: list[Check]) -> int:
 
 def _checks(campaign: str | None, anchor: Path | None) -> Iterator[Check]:
     settings = Settings()
-    if not is_there(settings.url):
-        yield Check("ledger", "unchecked", f"there is none in {settings.folder}: set SEEDBED_HOME")
-        return
     try:
+        if not is_there(settings.url):
+            none = f"there is none in {settings.folder}: set SEEDBED_HOME"
+            yield Check("ledger", "unchecked", none)
+            return
         house = open_house()
         rows = [house.ledger.find_campaign(campaign)] if campaign else house.ledger.campaigns()
         yield _check("schema", first_schema_fault(house.ledger), "as the migrations make it")
@@ -87,6 +88,9 @@ def _checks(campaign: str | None, anchor: Path | None) -> Iterator[Check]:
         yield _check("leaks", first_leak(house, rows), well)
         for row in rows:
             yield from _reports(house, row)
+    except FileNotFoundError as error:
+        wanted = f"wanted the file {error.filename}, found none; see to its name"
+        yield Check("reading", "unchecked", wanted)
     except (BadHome, UnknownSchema, UNREADABLE, OSError) as error:
         yield Check("reading", "unchecked", str(error))
 

@@ -14,9 +14,9 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, create_engine, event, inspect
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, OperationalError
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 WAIT_SECONDS = 60  # for the lock, which a writer holds for milliseconds
@@ -31,8 +31,11 @@ class UnknownSchema(RuntimeError):
 
 
 def is_there(url: str) -> bool:
-    """False for a SQLite file that does not exist: opening it would make one."""
-    file = make_url(url)
+    """False for a SQLite file that does not exist: opening it would make one.
+
+    Raises UnknownSchema for a URL that leads to no database.
+    """
+    file = _parsed(url)
     return file.get_backend_name() != "sqlite" or Path(file.database or "").is_file()
 
 
@@ -42,7 +45,7 @@ def open_database(url: str) -> Engine:
     Raises UnknownSchema, having changed nothing, for a database of a later version or of another
     program.
     """
-    sqlite = make_url(url).get_backend_name() == "sqlite"
+    sqlite = _parsed(url).get_backend_name() == "sqlite"
     engine = create_engine(
         url,
         connect_args={"timeout": WAIT_SECONDS} if sqlite else {},
@@ -71,6 +74,20 @@ def open_database(url: str) -> Engine:
 def writer(engine: Engine) -> Engine:
     """The same engine, whose transactions hold the write lock from their begin."""
     return engine.execution_options(writes=True)
+
+
+def _parsed(url: str) -> URL:
+    """The URL, if there is a driver for it here."""
+    try:
+        parsed = make_url(url)
+        parsed.get_dialect().import_dbapi()
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
+        raise UnknownSchema(
+            f"wanted the URL of a database, found one that leads to none ({error}); for SQLite "
+            "leave SEEDBED_DATABASE_URL out, for PostgreSQL install the extra `postgresql` and "
+            "let it begin with postgresql+psycopg://"
+        ) from error
+    return parsed
 
 
 def _set_up(connection: Any, _record: Any) -> None:

@@ -19,11 +19,10 @@ from typing import Literal
 
 from substrate.interpreter import python_places
 from substrate.jail import Limits, run_jailed
-from substrate.walls import Level, Walls, bubblewrap
+from substrate.walls import HIDDEN, Level, Walls, bubblewrap, is_hidden
 
 Isolation = Literal["best", "none"]  # what a plan asks for
 
-HIDDEN = "SEEDBED_HIDDEN_LEVELS"  # variable: levels to do without, for tests of what happens then
 LEVELS: tuple[Level, ...] = ("bubblewrap", "landlock")  # the higher first
 START_SECONDS = 10.0  # that a jail may take to start, on a machine under load
 
@@ -103,7 +102,7 @@ def level_for(isolation: Isolation) -> Level:
 
 def why_not(level: Level) -> str | None:
     """Why this level does not stand here; None if it does. Tried out once for each process."""
-    if level in os.environ.get(HIDDEN, "").replace(",", " ").split():
+    if is_hidden(level):
         return f"hidden by {HIDDEN}"
     with _LOCK:
         return _tried(level)

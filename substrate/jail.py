@@ -2,7 +2,9 @@
 
 What it covers at every level of `substrate/walls.py`: the program gets an allow-list of variables
 and the descriptors 0, 1 and 2. Wall time, resident memory and the number of processes are limited
-for the whole tree, the size of each file, the log as a whole. All that the program started is dead
+for the whole tree, the size of each file, the log as a whole; memory and processes by a look about
+20 times a second, and where control groups can be made by the kernel as well, between two looks and
+files in tmpfs included. All that the program started is dead
 when `run_jailed` has returned or was cancelled, and when the controller was killed. One
 `substrate/keeper.py` per jail does this.
 
@@ -21,14 +23,15 @@ import signal
 import sys
 import tempfile
 import time
-from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from substrate.cgroup import PREFIX, clear
+from substrate.cgroup_parents import cgroup_parents
+from substrate.keepers import PATIENCE_SECONDS, Keeper, KeeperLost, start_keeper
 from substrate.walls import (
-    CONFINE,
     Walls,
     bubblewrap,
     bubblewrap_rows,
@@ -38,10 +41,6 @@ from substrate.walls import (
     landlock_user,
 )
 
-# By module, so that its byte code is kept; behind the standard library, so that nothing hides it.
-_KEEPER = "import sys; sys.path.append(sys.argv[1]); from substrate.keeper import main; main()"
-_ROOT = Path(__file__).resolve().parent.parent
-_PATIENCE_SECONDS = 30.0  # what a keeper may need beyond its program's time on a loaded machine
 _MARK = (
     "SEEDBED_JAIL"  # names the jail's own scratch folder, by which a tree without keeper is found
 )
@@ -56,10 +55,6 @@ _ENVIRONMENT = {
 }
 
 
-class KeeperLost(RuntimeError):
-    """The keeper was killed or stopped, by the kernel or by what it kept: nothing is known."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """What one jailed program, with everything that it starts, may use.
@@ -69,7 +64,7 @@ class Limits:
 
     seconds: float  # wall time; then SIGTERM to the program's process group
     grace_seconds: float = 5.0  # after SIGTERM; then SIGKILL of the whole tree
-    memory_mb: int  # MiB resident in the whole tree; then SIGKILL
+    memory_mb: int  # MiB resident in the whole tree; then SIGKILL. With tmpfs in a control group
     file_mb: int  # MiB of the largest single file (RLIMIT_FSIZE)
     log_bytes: int = (
         1_000_000  # kept of stdout and stderr together: half from the start and the end
@@ -95,7 +90,7 @@ class Ending:
     terminated: bool  # SIGTERM was sent: the program had its grace to deliver
     seconds: float  # wall time by the monotonic clock, from the start until the tree was gone
     cpu_seconds: float  # user and system time of every process of the tree that was waited for
-    peak_memory_mb: float  # MiB resident in the tree, the highest of about 20 looks a second
+    peak_memory_mb: float  # MiB in the tree, the highest of 20 looks a second; 0 without one
     log_dropped: int  # bytes of output that the log does not have
 
 
@@ -157,7 +152,7 @@ def jail_orders(
 
     `user` is the jail's own, None for the controller's. The rows are those of `bubblewrap_rows`.
     """
-    scratch = Path(tempfile.gettempdir()).resolve() / f"seedbed-jail-{secrets.token_hex(8)}"
+    scratch = Path(tempfile.gettempdir()).resolve() / f"{PREFIX}{secrets.token_hex(8)}"
     orders: dict[str, Any] = {
         "level": walls.level,
         "argv": list(argv),
@@ -172,6 +167,7 @@ def jail_orders(
         },
         "limits": asdict(limits),
         "scratch": str(scratch),
+        "cgroup_parents": list(cgroup_parents()),
         "user": None,
         "owned": [str(scratch), *map(str, walls.writable)],
     }
@@ -185,39 +181,32 @@ def jail_orders(
         orders |= {"user": user, "rows": bubblewrap_rows(walls, scratch=scratch, user=user)}
     elif walls.level == "landlock":
         user = landlock_user(walls, user, cwd)
-        options = landlock_options(walls, scratch=scratch, user=user)
-        confine = [sys.executable, "-I", "-S", str(CONFINE), *options]
+        confine = landlock_options(walls, scratch=scratch, user=user)
         orders |= {"user": user, "confine": confine}
     return orders
 
 
 async def keep(orders: Mapping[str, Any], *, log: Path, stdin: bytes = b"") -> Ending:
     """Have a keeper carry out `jail_orders`. Raises as `run_jailed` does."""
-    program, scratch, limits = orders["argv"][0], Path(orders["scratch"]), orders["limits"]
+    program, limits = orders["argv"][0], orders["limits"]
     text = marshal.dumps({**orders, "stdin_bytes": len(stdin)})
     with _new_file(log) as output:
-        keeper = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", "-X", "utf8", "-c", _KEEPER, str(_ROOT)),
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=output,
-            env={},  # the program could read its keeper's in /proc
-            start_new_session=True,
-        )
+        keeper = await start_keeper(output.fileno())
     is_stuck = False
     try:
-        seconds = limits["seconds"] + limits["grace_seconds"] + _PATIENCE_SECONDS
+        seconds = limits["seconds"] + limits["grace_seconds"] + PATIENCE_SECONDS
         async with asyncio.timeout(seconds):
-            answer = await _converse(keeper, len(text).to_bytes(4, "big") + text + stdin)
+            answer = await keeper.converse(len(text).to_bytes(4, "big") + text + stdin)
     except TimeoutError:
         answer, is_stuck = b"", True
-        await _dismiss(keeper, scratch)
+        await _dismiss(keeper, orders)
     except asyncio.CancelledError:
-        await _dismiss(keeper, scratch)
+        await _dismiss(keeper, orders)
         raise
+    finally:
+        keeper.close()
     if not answer:
-        _kill_marked(scratch)
-        shutil.rmtree(scratch, ignore_errors=True)
+        _clean_up(orders)
         was_killed = keeper.returncode is None or keeper.returncode < 0
         raise (KeeperLost if is_stuck or was_killed else RuntimeError)(
             f"wanted an Ending from the keeper of {program!r}, found none (the keeper's exit code: "
@@ -233,43 +222,36 @@ async def keep(orders: Mapping[str, Any], *, log: Path, stdin: bytes = b"") -> E
     return Ending(**found)
 
 
-async def _converse(keeper: Process, orders: bytes) -> bytes:
-    """Give the keeper its orders and wait for its answer; empty if it died without one."""
-    assert keeper.stdin is not None and keeper.stdout is not None
-    with contextlib.suppress(ConnectionError):
-        keeper.stdin.write(orders)
-        await keeper.stdin.drain()
-    # The pipe stays open until the keeper has ended: closing it is the order to kill the tree.
-    answer = await keeper.stdout.read()
-    await keeper.wait()
-    keeper.stdin.close()
-    return answer
-
-
-async def _dismiss(keeper: Process, scratch: Path) -> None:
+async def _dismiss(keeper: Keeper, orders: Mapping[str, Any]) -> None:
     """Have the keeper kill its tree, and do it in its place if it does not.
 
     A cancellation that comes meanwhile waits until the tree is gone.
     """
-    assert keeper.stdin is not None
-    keeper.stdin.close()
-    with contextlib.suppress(ProcessLookupError):
-        keeper.send_signal(signal.SIGCONT)  # the program may have stopped it
-    give_up = time.monotonic() + _PATIENCE_SECONDS
+    keeper.signal(signal.SIGCONT)  # the program may have stopped it
+    keeper.hang_up()
+    give_up = time.monotonic() + PATIENCE_SECONDS
     cancelled: asyncio.CancelledError | None = None
-    while keeper.returncode is None:
+    while not keeper.is_gone:
         try:
             await asyncio.wait_for(keeper.wait(), give_up - time.monotonic())
         except TimeoutError:
             break
         except asyncio.CancelledError as error:
             cancelled = error
-    if keeper.returncode is None:
-        keeper.kill()
-        _kill_marked(scratch)
-        shutil.rmtree(scratch, ignore_errors=True)
+    if not keeper.is_gone:
+        keeper.signal(signal.SIGKILL)
+        _clean_up(orders)
     if cancelled is not None:
         raise cancelled
+
+
+def _clean_up(orders: Mapping[str, Any]) -> None:
+    """Do what a keeper that is gone has left undone."""
+    scratch = Path(orders["scratch"])
+    for parent in orders["cgroup_parents"]:
+        clear(os.path.join(parent, scratch.name))
+    _kill_marked(scratch)
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _kill_marked(scratch: Path) -> None:

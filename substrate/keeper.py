@@ -1,17 +1,16 @@
 """The keeper of a jail: starts one program, holds it to its limits and leaves nothing of it alive.
 
-`substrate/jail.py` starts it (`python -I -S`, for speed and for nothing of the host's), writes
-orders to its stdin, marshalled, behind their length, then the bytes of the program's own stdin, and
-reads the Ending, marshalled, from its stdout. The keeper's stderr is the log. An open stdin means
-that the controller lives: its end, even by SIGKILL, is the order to end the tree.
+`substrate/mother.py` forks it, `substrate/jail.py` writes orders to its stdin, marshalled, behind
+their length, then the bytes of the program's own stdin, and reads the Ending, marshalled, from its
+stdout. The keeper's stderr is the log. An open stdin means that the controller lives: its end, even
+by SIGKILL, is the order to end the tree.
 
 The keeper is a child subreaper (prctl(2)), so every process that the program starts stays below it,
 also one that forks twice and calls setsid. While a descendant lives, the keeper has a child: the
 descendant or an ancestor of it. So `waitpid` saying ECHILD is the proof that the tree is gone, and
 nothing less ends the keeper.
 
-It is a process of its own because it has to outlive the controller, and it imports little because
-it is started once per jail.
+It is a process of its own because it has to outlive the controller.
 """
 
 import marshal
@@ -21,7 +20,8 @@ import select
 import signal
 import time
 
-from substrate.launch import PR_SET_CHILD_SUBREAPER, launch, prctl
+from substrate.cgroup import Cgroup
+from substrate.launch import PR_SET_CHILD_SUBREAPER, TASKS_PER_PROCESS, launch, prctl
 
 LOOK_SECONDS = 0.05  # how often memory and processes of the tree are read
 LOOK_SHARE = 5  # a look that took t seconds is followed by a pause of at least LOOK_SHARE * t
@@ -36,22 +36,43 @@ def main() -> None:
     """Read the orders, run the program to its end, remove its scratch folder, write the Ending."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to handle
-    wake = _wake_on(signal.SIGCHLD, signal.SIGTERM)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the mask of the controller's thread came along
+    wake = wake_on(signal.SIGCHLD, signal.SIGTERM)
     orders, stdin = _read_orders()
     os.umask(0o022)
     os.mkdir(orders["scratch"], 0o700)
     try:
-        ending = _keep(orders, stdin, wake)
+        group = Cgroup(
+            orders["cgroup_parents"],
+            os.path.basename(orders["scratch"]),
+            memory_bytes=orders["limits"]["memory_mb"] << 20,
+            tasks=TASKS_PER_PROCESS * orders["limits"]["processes"],
+        )
+        try:
+            ending = _keep(orders, stdin, wake, group)
+        finally:
+            group.remove()
     finally:
         _remove(orders["scratch"])
     try:
         os.write(1, marshal.dumps(ending))
     except BrokenPipeError:
         return  # the controller is gone; the tree is too
+    for descriptor in (0, 1):
+        os.close(descriptor)  # the controller need not wait for this process to be taken down
 
 
-def _keep(orders: dict, stdin: bytes, wake: int) -> dict:
+def wake_on(*numbers: signal.Signals) -> int:
+    """A descriptor from which the number of each of these signals that comes is read as a byte."""
+    readable, writable = os.pipe()
+    os.set_blocking(readable, False)
+    os.set_blocking(writable, False)
+    signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
+    for number in numbers:
+        signal.signal(number, lambda *_: None)
+    return readable
+
+
+def _keep(orders: dict, stdin: bytes, wake: int, group: Cgroup) -> dict:
     """Run the program until it ends, a limit ends it or the controller wants it ended.
 
     Returns the fields of the Ending, or `failed` alone where the walls could not be made.
@@ -59,13 +80,13 @@ def _keep(orders: dict, stdin: bytes, wake: int) -> dict:
     limits = orders["limits"]
     log = _Log(limits["log_bytes"])
     started = time.monotonic()
-    launched, output, report = launch(orders, stdin)
-    tree = _Tree(launched)
+    launched, output, report = launch(orders, stdin, group)
+    tree = _Tree(launched, group)
     walls = WALL_PROCESSES[orders["level"]]
     try:
         limit, terminated, peak_bytes = None, False, 0
         deadline = started + limits["seconds"]
-        next_look = started
+        next_look = started + LOOK_SECONDS  # before, it may not have become the program
         poller = select.poll()
         for descriptor in (0, wake, output):
             poller.register(descriptor, select.POLLIN)
@@ -85,7 +106,7 @@ def _keep(orders: dict, stdin: bytes, wake: int) -> dict:
                     break
                 memory_bytes = _memory_bytes(processes, limits["memory_mb"] << 20)
                 peak_bytes = max(peak_bytes, memory_bytes)
-                if memory_bytes > limits["memory_mb"] << 20:
+                if memory_bytes > limits["memory_mb"] << 20 or group.ran_out():
                     limit = limit or "memory"
                     break
                 looked = time.monotonic()
@@ -103,6 +124,8 @@ def _keep(orders: dict, stdin: bytes, wake: int) -> dict:
     finally:
         ended = tree.status
         tree.kill()
+    if group.ran_out():
+        limit, peak_bytes = limit or "memory", max(peak_bytes, limits["memory_mb"] << 20)
     seconds = time.monotonic() - started
 
     # What the dead wrote is in the pipe. No waiting for its end: a process outside the tree may
@@ -116,8 +139,9 @@ def _keep(orders: dict, stdin: bytes, wake: int) -> dict:
     code: int | None = -signal.SIGKILL  # where it had not ended, it was killed
     if ended is not None:
         code = _exit_code(orders, os.waitstatus_to_exitcode(ended), _whole(report), log.first)
-    if code is None:
+    if code is None and limit != "memory":
         return {"failed": True}
+    code = -signal.SIGKILL if code is None else code  # its walls were killed before it was started
     return {
         "exit_code": code if code >= 0 else None,
         "signal": -code if code < 0 else None,
@@ -133,8 +157,9 @@ def _keep(orders: dict, stdin: bytes, wake: int) -> dict:
 class _Tree:
     """The program and all its descendants."""
 
-    def __init__(self, program: int) -> None:
+    def __init__(self, program: int, group: Cgroup) -> None:
         self.program = program
+        self._group = group
         self.status: int | None = None  # the program's wait status, once it has ended
         self._empty = False
 
@@ -165,15 +190,17 @@ class _Tree:
     def kill(self) -> None:
         """SIGKILL whatever is left, until nothing is.
 
-        A fork bomb outruns a walk that kills its processes one by one. So whole process groups are
-        killed, since no fork slips past a signal to its group; and where the keeper may, it runs
-        before all others meanwhile, for the bomb that makes a group of each of its processes.
+        A fork bomb outruns a walk that kills its processes one by one. So its control group is
+        killed, where it has one, and whole process groups are, since no fork slips past a signal to
+        its group; and where the keeper may, it runs before all others meanwhile, for the bomb that
+        makes a group of each of its processes.
         """
         pause = FIRST_PAUSE_SECONDS
         self.reap()
         if not self._empty:
             _schedule(os.SCHED_FIFO, 1)
         while not self._empty:
+            self._group.kill()
             for pid in self.processes():
                 try:
                     group = os.getpgid(pid)
@@ -341,17 +368,6 @@ def _schedule(policy: int, priority: int) -> None:
         os.sched_setscheduler(0, policy, os.sched_param(priority))
     except OSError:
         return  # needs CAP_SYS_NICE
-
-
-def _wake_on(*numbers: signal.Signals) -> int:
-    """A descriptor from which the number of each of these signals that comes is read as a byte."""
-    readable, writable = os.pipe()
-    os.set_blocking(readable, False)
-    os.set_blocking(writable, False)
-    signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
-    for number in numbers:
-        signal.signal(number, lambda *_: None)
-    return readable
 
 
 def _read_orders() -> tuple[dict, bytes]:

@@ -13,6 +13,10 @@ import os
 import resource
 import signal
 import stat
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
+
+from substrate.cgroup import Cgroup
 
 OPEN_FILES = 4096  # RLIMIT_NOFILE of the program, or the host's own hard limit where that is lower
 VICTIM_SCORE = 500  # oom_score_adj: when memory runs out, the program dies and not the controller
@@ -26,9 +30,11 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
 CLONE_NEWNS = 0x20000
 
+_CONFINE = os.path.join(os.path.dirname(__file__), "reference", "training", "confine.py")
 
-def launch(orders: dict, stdin: bytes) -> tuple[int, int, int]:
-    """Start the program in a session of its own.
+
+def launch(orders: dict, stdin: bytes, group: Cgroup) -> tuple[int, int, int]:
+    """Start the program in a session of its own, in its control group.
 
     Returns the process id of what was started, a descriptor from which its output is read, and one
     from which its walls' own report is read.
@@ -50,6 +56,7 @@ def launch(orders: dict, stdin: bytes) -> tuple[int, int, int]:
             os.close(descriptor)
         return pid, output, report
     try:
+        group.enter()
         for descriptor, target in ((source, 0), (sink, 1), (sink, 2)):
             os.dup2(descriptor, target)  # every other descriptor is close-on-exec
         os.setsid()
@@ -62,6 +69,8 @@ def launch(orders: dict, stdin: bytes) -> tuple[int, int, int]:
         _limit(resource.RLIMIT_CORE, 0)
         _limit(resource.RLIMIT_NOFILE, OPEN_FILES)
         _become(orders, user, keeper, reporting)
+    except SystemExit as refused:  # of confine.py, which has said and reported why
+        os._exit(int(str(refused)))
     except BaseException as error:  # the forked child must never return into the keeper's code
         message = f"[jail: cannot start {orders['argv'][0]!r}: {error}]\n".encode(errors="replace")
         os.write(2, message)
@@ -78,14 +87,9 @@ def prctl(option: int, value: int) -> None:
 
 def _become(orders: dict, user: int | None, keeper: int, reporting: int) -> None:
     argv, level = orders["argv"], orders["level"]
+    command, environment = argv, orders["env"]
     if level == "bubblewrap":
         command, environment = _enclose(orders, user, reporting), {}
-    elif level == "landlock":
-        os.set_inheritable(reporting, True)
-        command = [*orders["confine"], "--report", str(reporting), "--", *argv]
-        environment = orders["env"]
-    else:
-        command, environment = argv, orders["env"]
     if user is not None:
         tasks = TASKS_PER_PROCESS * orders["limits"]["processes"]
         _limit(resource.RLIMIT_NPROC, tasks)  # counts a user's: this one is in no other jail
@@ -99,6 +103,10 @@ def _become(orders: dict, user: int | None, keeper: int, reporting: int) -> None
         os._exit(127)
     if level != "bubblewrap":
         os.chdir(orders["cwd"])
+    if level == "landlock":
+        os.environ.clear()
+        os.environ.update(environment)
+        _confine.main([*orders["confine"], "--report", str(reporting), "--", *command])
     os.execvpe(command[0], command, environment)
 
 
@@ -220,3 +228,13 @@ def _checked(what: str, result: int) -> None:
     if result != 0:
         error = ctypes.get_errno()
         raise OSError(error, f"{what} refused: {os.strerror(error)}")
+
+
+def _loaded(path: str) -> ModuleType:
+    """A module of the training stack, which is no package of this room."""
+    module = ModuleType("confine")
+    SourceFileLoader(module.__name__, path).exec_module(module)
+    return module
+
+
+_confine = _loaded(_CONFINE)  # once for all jails, in their keepers' mother

@@ -13,6 +13,7 @@ Mounts go in the order of their rows: `bubblewrap_rows` is the one table of them
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -25,6 +26,8 @@ from typing import Literal
 
 Level = Literal["bubblewrap", "landlock", "none"]
 Row = tuple[str | bytes, ...]  # an option of bwrap with its values; bytes are the content of a file
+
+HIDDEN = "SEEDBED_HIDDEN_LEVELS"  # variable: what to do without, for tests of what happens then
 
 CONFINE = Path(__file__).parent / "reference" / "training" / "confine.py"
 USERS = range(61_000, 61_184)  # nobody's by systemd's table of user ids, "Users, Groups, UIDs"
@@ -128,9 +131,12 @@ def bubblewrap_rows(walls: Walls, *, scratch: Path, user: int | None) -> list[Ro
     for place in _system(walls):
         if place.is_symlink():
             rows.append(("--symlink", os.readlink(place), str(place)))
+        elif place.is_file():
+            rows.append(("--file", place.read_bytes(), str(place)))
         else:
             rows.append(("--ro-bind", str(place), str(place)))
-    binds = [("--ro-bind", path) for path in _outermost(walls.readable, _system(walls))]
+    readable = _outermost(walls.readable, _system(walls))
+    binds = [("--ro-bind", path) for path in _whole_folders(readable, walls.writable)]
     binds += [("--bind", path) for path in (*walls.writable, scratch)]
     binds += [("--dev-bind", node) for node in _nodes(walls)]
     # An inner place after the one that it lies in, which would hide it.
@@ -155,9 +161,14 @@ def landlock_user(walls: Walls, user: int | None, cwd: Path) -> int | None:
 
     A Python below root's own home is not. Then the program stays root, without a capability.
     """
-    needed = (*walls.readable, *walls.writable, cwd, CONFINE, Path(sys.executable).resolve())
+    needed = (*walls.readable, *walls.writable, cwd, Path(sys.executable).resolve())
     parents = {parent for path in needed for parent in path.resolve().parents}
     return user if all(parent.stat().st_mode & 0o001 for parent in parents) else None
+
+
+def is_hidden(name: str) -> bool:
+    """Whether this level, or `cgroups`, is to be done without."""
+    return name in os.environ.get(HIDDEN, "").replace(",", " ").split()
 
 
 @cache
@@ -208,3 +219,27 @@ def _outermost(paths: Iterable[Path], within: Iterable[Path]) -> list[Path]:
         if not any(path.is_relative_to(place) for place in (*kept, *real)):
             kept.append(path)
     return kept
+
+
+def _whole_folders(paths: list[Path], writable: Iterable[Path]) -> list[Path]:
+    """The paths, but one folder for all that is in it, where they are that: a bind costs time.
+
+    An empty file may be there beside them.
+    """
+    inside: dict[Path, list[Path]] = {}
+    for path in paths:
+        inside.setdefault(path.parent, []).append(path)
+    found: list[Path] = []
+    for folder, places in inside.items():
+        is_whole = len(places) > 1 and os.access(folder, os.R_OK)
+        is_whole = is_whole and not any(path.is_relative_to(folder) for path in writable)
+        if is_whole and all(entry in places or _is_empty(entry) for entry in folder.iterdir()):
+            found.append(folder)
+        else:
+            found += places
+    return found
+
+
+def _is_empty(path: Path) -> bool:
+    info = path.lstat()
+    return stat.S_ISREG(info.st_mode) and info.st_size == 0

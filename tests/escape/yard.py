@@ -101,7 +101,8 @@ class Yard:
             options = orders["confine"]
             named = [options[i + 1] for i, word in enumerate(options) if word == "--read"]
         else:
-            named = [row[-1] for row in orders["rows"] if row[0] in ("--ro-bind", "--symlink")]
+            kinds = ("--ro-bind", "--symlink", "--file")
+            named = [row[-1] for row in orders["rows"] if row[0] in kinds]
         return [path for path in named if os.access(path, os.R_OK) and os.path.exists(path)]
 
     def _plant(self) -> None:

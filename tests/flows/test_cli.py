@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -112,6 +113,9 @@ def campaign_of(home: Path) -> str:
         (["run", "--substrate", str(STUB), "--policy", "/nowhere.json"], "/nowhere.json"),
         (["run", "--substrate", str(STUB), "--seed", str(2**53)], "seed"),
         (["substrate", "check", "nowhere"], "no-such-dropin"),
+        (["compare", "sampler", "sampler"], "wanted two sides"),
+        (["compare", "sampler", "oracle"], "kinds of worker that ran: sampler"),
+        (["report", "--round", "9"], "found [1, 2]"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_exit_code_2(
@@ -215,6 +219,54 @@ def test_campaigns_are_listed_and_a_complete_one_is_not_resumed(home: Path) -> N
     assert again.returncode == 0
     assert "nothing to resume" in again.stderr
     assert "Round 1" not in again.stdout
+
+
+def test_stopping_what_is_complete_does_not_send_anyone_to_resume(home: Path) -> None:
+    said = seedbed(home, "stop").stdout
+    assert "is not running" in said and "complete" in said and "resume" not in said
+
+
+def test_dates_and_digests_stand_on_one_line_in_a_narrow_terminal(home: Path) -> None:
+    for command in (["report", "--list"], ["policy", "history"]):
+        shown = seedbed(home, *command, columns=80).stdout
+        assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d", shown), shown
+        assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_campaign_without_rejected_drafts_says_so(home: Path) -> None:
+    assert f"no draft of {campaign_of(home)}" in seedbed(home, "policy", "rejected").stdout
+
+
+def test_an_export_to_a_place_that_is_taken_is_refused_before_it_begins(home: Path) -> None:
+    refused = seedbed(home, "export", "--to", str(home))
+    assert refused.returncode == 2 and "new folder" in refused.stderr
+    events = json.loads(seedbed(home, "report", "--json").stdout)
+    assert events["state"] == "complete"
+    assert not (home / "exports").exists()
+
+
+def test_a_seed_policy_that_is_not_valid_is_refused_field_by_field(tmp_path: Path) -> None:
+    (tmp_path / "draft.json").write_text("{}")
+    draft = str(tmp_path / "draft.json")
+    done = seedbed(tmp_path / "home", "run", "--substrate", str(STUB), "--policy", draft)
+    assert done.returncode == 2
+    assert "objective: Field required" in done.stderr and "errors.pydantic.dev" not in done.stderr
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "nothing", "unheard-of://x"])
+def test_a_url_that_leads_to_no_database_is_refused(tmp_path: Path, url: str) -> None:
+    environment = {**os.environ, "SEEDBED_DATABASE_URL": url}
+    for command in ("report", "verify"):
+        done = seedbed(tmp_path, command, environment=environment)
+        assert done.returncode == 2, done.stderr
+        assert "SEEDBED_DATABASE_URL" in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_copy_of_the_anchor_that_is_not_there_is_asked_for_by_name(home: Path) -> None:
+    done = seedbed(home, "verify", "--anchor", str(home / "nowhere"))
+    assert done.returncode == 2
+    assert f"wanted the file {home / 'nowhere'}" in done.stdout and "Errno" not in done.stdout
 
 
 def test_without_a_terminal_a_run_says_which_campaign_and_round_it_is_at(home: Path) -> None:

@@ -98,3 +98,10 @@ def test_the_doctor_names_the_level_why_not_the_higher_and_what_raises_it(tmp_pa
         assert code == 0 and found["ok"]
         assert str(found["found"]).startswith("landlock")
         assert f"not bubblewrap: hidden by {HIDDEN}" in str(found["found"])
+
+
+@pytest.mark.skipif(why_not("landlock") is not None, reason="wanted Landlock here")
+def test_the_doctor_says_that_there_are_no_control_groups_and_why(tmp_path: Path) -> None:
+    run = seedbed(tmp_path / "home", "doctor", "--json", hidden="cgroups")
+    (found,) = (item["found"] for item in json.loads(run.stdout) if item["what"] == "limits")
+    assert found == f"20 looks a second; no control groups: hidden by {HIDDEN}"

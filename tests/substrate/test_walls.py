@@ -213,6 +213,7 @@ def test_what_has_lost_its_keeper_dies_with_it_by_one_row(desk: Path, flag: bool
                 walls=walls("bubblewrap", desk),
                 user=user,
             )
+            orders["cgroup_parents"] = []  # the controller would kill by them
             if not flag:
                 orders["rows"].remove(("--die-with-parent",))
             running = asyncio.create_task(keep(orders, log=desk.parent / "log"))
@@ -300,3 +301,19 @@ def _ancestor(pid: int) -> int:
         found = pid if status.startswith("Name:\tbwrap") else found
         pid = int(status.split("PPid:")[1].split()[0])
     return found
+
+
+def test_a_folder_is_bound_as_one_only_where_all_that_is_in_it_may_be_read(tmp_path: Path) -> None:
+    places = [tmp_path / name / part for name in ("whole", "partly", "ours") for part in ("a", "b")]
+    for place in places:
+        place.mkdir(parents=True)
+        (place / "file").write_text("x")
+    (tmp_path / "whole" / "stamp").touch()  # empty: nothing to be read
+    (tmp_path / "partly" / "secret").write_text("x")
+    (tmp_path / "ours" / "desk").mkdir()
+    desk = tmp_path / "ours" / "desk"
+    asked = Walls(level="bubblewrap", writable=(desk,), readable=tuple(places))
+    rows = bubblewrap_rows(asked, scratch=tmp_path / "scratch", user=None)
+    bound = {row[1] for row in rows if row[0] == "--ro-bind" and str(tmp_path) in str(row[1])}
+    wanted = ["whole", "partly/a", "partly/b", "ours/a", "ours/b"]
+    assert bound == {str(tmp_path / name) for name in wanted}

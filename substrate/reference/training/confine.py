@@ -22,7 +22,9 @@ wrong, or 127: there is no such program; stderr says why, and so does the descri
 names, where what is started says nothing. `--print-filter` writes the filter of system calls for a
 program within namespaces, and starts nothing.
 
-This file is started once for each run, so it imports little and reads its arguments by hand.
+A process that is about to become the program may call `main` with these arguments instead.
+
+This file may be started once for each run, so it imports little and reads its arguments by hand.
 
 What Landlock leaves: names, sizes and modes of files can be read (stat), and process ids seen.
 Sources: landlock(7), seccomp(2), linux/landlock.h, linux/seccomp.h, linux/bpf_common.h; system call
