@@ -90,7 +90,8 @@ def test_a_campaign_of_models_is_charged_journalled_and_holds_no_key(
     campaign_id = str(asyncio.run(campaign(Plan.model_validate(plan))))
 
     explored = [row for row in house.ledger.trials(campaign_id) if row.kind == "explore"]
-    assert [row.outcome for row in explored] == ["evaluated"] * 2
+    # They looked for keys: that is an attempt, whatever the edit is worth.
+    assert [row.outcome for row in explored] == ["tampered"] * 2
     assert all("I found this" in json.loads(row.account)["notes"] for row in explored)
     (report,) = house.reports(campaign_id)
     reported = {(item.role, item.unit): item for item in report.account.spend}
