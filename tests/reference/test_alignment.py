@@ -36,3 +36,10 @@ def test_squares_are_told_beside_the_corrected_second_moment() -> None:
         "0.5": pytest.approx(2.0),
         "0.95": pytest.approx(2.9),
     }
+
+
+def test_adapters_of_more_parameters_than_quantiles_take_are_told_by_a_sample() -> None:
+    gradient = torch.full((2**24 + 1,), 2.0)
+    moment = SecondMoment({FIRST: torch.full_like(gradient, 0.1)}, 1, 0.9, 0)
+    found = alignment({FIRST: gradient}, {FIRST: gradient}, moment)
+    assert found["over_moment"] == dict.fromkeys(("0.05", "0.5", "0.95"), pytest.approx(4.0))

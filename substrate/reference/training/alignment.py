@@ -15,6 +15,7 @@ from torch import Tensor
 from training.influence import SecondMoment
 
 QUANTILES = (0.05, 0.5, 0.95)
+MOST = 1 << 20  # parameters that quantiles are of, evenly spread: torch.quantile takes 2^24 at most
 
 
 def alignment(
@@ -58,8 +59,8 @@ def _over_moment(gradient: Mapping[str, Tensor], moment: SecondMoment) -> dict[s
     squares_P = _row(gradient, [*gradient]).square()[values_P > 0]
     if not len(squares_P):
         return None
-    ratios_P = squares_P / values_P[values_P > 0]
-    found = torch.quantile(ratios_P, torch.tensor(QUANTILES, dtype=torch.float64))
+    ratios_P = (squares_P / values_P[values_P > 0])[:: len(squares_P) // MOST + 1]
+    found = torch.quantile(ratios_P, ratios_P.new_tensor(QUANTILES))
     return {
         f"{quantile:g}": value for quantile, value in zip(QUANTILES, found.tolist(), strict=True)
     }
