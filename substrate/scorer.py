@@ -27,7 +27,7 @@ from typing import Any
 STRANGER = {"said": "counted"}
 SECONDS = 30.0  # to read one request
 MOST_BYTES = 256 << 20  # of one request
-ROOM = 16  # a question says how long its label is, rounded up to this many characters
+ROOM = 16  # a question says how long its label is, rounded up to this many bytes
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4  # linux/prctl.h
 
@@ -117,7 +117,8 @@ class Desk:
 
     def question(self, problem: dict[str, Any]) -> dict[str, Any]:
         """A problem without its labels, and how much room an answer to it may take."""
-        longest = max((len(str(problem.get(label, ""))) for label in self.labels), default=0)
+        texts = [str(problem.get(label, "")) for label in self.labels]
+        longest = max((len(text.encode()) for text in texts), default=0)
         asked = {key: value for key, value in problem.items() if key not in self.labels}
         return asked | {"room": ROOM * -(-longest // ROOM)}
 

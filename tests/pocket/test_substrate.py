@@ -1,11 +1,13 @@
 """The pocket drop-in as a campaign meets it: sealed, forked, trained, measured."""
 
 import asyncio
+import json
 import os
 from pathlib import Path
 
 import pytest
 
+from evaluation.solve import most_tokens
 from flows.plan import Plan
 from flows.start import check_knobs, check_plan
 from substrate.check import check_dropin
@@ -14,7 +16,9 @@ from substrate.fork import make_fork
 from substrate.measure import SealedAdapter, measure, seal_adapter
 from substrate.outcome import Outcome
 from substrate.run import job_for, run_recipe
+from substrate.scorer import Desk
 from substrate.store import Snapshot, Store
+from training.models import load_tokenizer
 
 BASE_DEV = 0.424  # what the base itself scores
 FRONTIER: Overrides = {
@@ -42,6 +46,18 @@ def test_it_has_a_seed_policy_whose_knobs_are_the_recipe_s(snapshot: Snapshot, r
     assert (dropin.path, found) == (POCKET, recipe)
     assert len(policy.axes) >= 4
     check_knobs(policy, snapshot, recipe)
+
+
+@pytest.mark.parametrize("name", ["dev/problems", "judge/external", "judge/lockbox"])
+def test_every_answer_fits_into_the_tokens_that_its_question_allows(name: str) -> None:
+    lines = (POCKET / f"{name}.jsonl").read_text("utf-8").splitlines()
+    problems = [json.loads(line) for line in lines]
+    desk = Desk(problems, "", {"answer"}, None, 0)
+    tokenizer = load_tokenizer(POCKET / "base")
+    for problem in problems:
+        needed = len(tokenizer(problem["answer"], add_special_tokens=False)["input_ids"])
+        # A digit of a value is a token, a word of a prompt too: no ratio of one to the other.
+        assert most_tokens([desk.question(problem)]) >= 1.25 * needed, problem["id"]
 
 
 def test_neither_external_nor_lockbox_problems_are_in_a_fork(

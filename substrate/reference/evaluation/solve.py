@@ -1,8 +1,9 @@
 """The engine: greedy answers of base model and adapter.
 
 A question is {"prompt", "room", ...}. The prompt is given to the model as it is; the answer is the
-text up to the end-of-sequence token, or to about twice the `room`, in characters, that the host
-says an answer may need. Nothing is sampled, so a score repeats exactly on one machine.
+text up to the end-of-sequence token, or to as many tokens as the host says that an answer may need
+bytes, which is its `room`, and a few more: no tokenizer makes more tokens than bytes of a text.
+Nothing is sampled, so a score repeats exactly on one machine.
 
 The adapter's two factors are loaded into a LoRA made here, of the declared rank and alpha on the
 modules that the tensors name: the configuration that came with them is data to check, not to obey.
@@ -10,7 +11,7 @@ That it is in place shows on the first prompts: the logits with it are not those
 """
 
 import json
-import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,6 @@ def solve(base: Path, adapter: Path, questions: list[dict[str, Any]]) -> list[st
     model = load(base, adapter, device)
     prompts = [question["prompt"] for question in questions]
     check_binding(model, tokenizer(prompts[:PROBED], return_tensors="pt", padding=True).to(device))
-    characters = sum(map(len, prompts))
-    tokens = sum(map(len, tokenizer(prompts, add_special_tokens=False)["input_ids"]))
 
     answers = [""] * len(questions)
     # Prompts of like length together: less padding.
@@ -55,11 +54,9 @@ def solve(base: Path, adapter: Path, questions: list[dict[str, Any]]) -> list[st
     for start in range(0, len(order), BATCH_SIZE):
         batch = order[start : start + BATCH_SIZE]
         inputs = tokenizer([prompts[index] for index in batch], return_tensors="pt", padding=True)
-        # As many tokens to a character as in the prompts.
-        room = max(questions[index]["room"] for index in batch) * tokens / max(1, characters)
         greedy = GenerationConfig(
             do_sample=False,
-            max_new_tokens=2 * math.ceil(room) + SLACK_TOKENS,
+            max_new_tokens=most_tokens([questions[index] for index in batch]),
             eos_token_id=tokenizer.eos_token_id,
             pad_token_id=tokenizer.pad_token_id,
         )
@@ -70,6 +67,11 @@ def solve(base: Path, adapter: Path, questions: list[dict[str, Any]]) -> list[st
         for index, text in zip(batch, texts, strict=True):
             answers[index] = text
     return answers
+
+
+def most_tokens(questions: Sequence[Mapping[str, Any]]) -> int:
+    """How many tokens an answer to any of these may have."""
+    return max(question["room"] for question in questions) + SLACK_TOKENS
 
 
 def check_binding(model: PeftModel, inputs: Any) -> None:
