@@ -16,7 +16,7 @@ from typing import Any
 from tests.benchmarks._deciding import deciding, hash_of
 from tests.benchmarks.evidence import mean, share
 
-SEEDS, ROUNDS = int(os.environ.get("SEEDS", "10")), int(os.environ.get("ROUNDS", "8"))
+SEEDS, ROUNDS = int(os.environ.get("SEEDS", "10")), int(os.environ.get("ROUNDS", "6"))
 WIDTH = 8
 RECIPE, TRAP = "recipes/drill.py", "LOOKUP_WEIGHT"
 # Substrate, recipe and rollouts of a trial.
