@@ -199,6 +199,8 @@ def _lineage(house: House, ending: Ending) -> dict[str, Any]:
         },
         "final_runs": [
             {
+                "arm": row.arm,  # which run it is stands first
+                "number": row.number,
                 **row.model_dump(mode="json", exclude={"campaign"}),
                 **{
                     name: json.loads(text) if text else None
