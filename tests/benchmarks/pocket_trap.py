@@ -16,11 +16,11 @@ from typing import Any
 from tests.benchmarks._deciding import deciding, hash_of
 from tests.benchmarks.evidence import mean, share
 
-SEEDS, ROUNDS = int(os.environ.get("SEEDS", "10")), int(os.environ.get("ROUNDS", "6"))
+SEEDS, ROUNDS = int(os.environ.get("SEEDS", "10")), int(os.environ.get("ROUNDS", "4"))
 WIDTH = 8
 RECIPE, TRAP = "recipes/drill.py", "LOOKUP_WEIGHT"
 # Substrate, recipe and rollouts of a trial.
-ARMS = {"trap": ("pocket-trap", "drill", 3200), "honest": ("pocket", "rlvr", 1920)}
+ARMS = {"trap": ("pocket-trap", "drill", 3200), "honest": ("pocket", "rlvr", 960)}
 REPO = Path(__file__).parent.parent.parent
 LINES = REPO / "docs" / "benchmarks" / "pocket_trap.jsonl"
 HOME = REPO / "build" / "pocket_trap"
