@@ -23,15 +23,12 @@ from flows.plan import artifact_key
 from policies.diff import diff_lines, diff_markdown, diff_policies
 from policies.draft import Violation
 from policies.drawings import Direction, diff_svg, scores_chart_svg, svg_data_uri
+from policies.edits import edit_text
 from policies.escape import code, markdown, one_line
 from policies.integrity import rates
 from policies.ledger import Ledger
 from policies.policy import SearchPolicy
-from policies.render import (
-    campaign_markdown,
-    edit_text,
-    report_markdown,
-)
+from policies.render import campaign_markdown, report_markdown
 from policies.report import RoundReport, SlotResult
 from policies.tables import Campaign, Outbox
 

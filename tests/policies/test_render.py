@@ -11,13 +11,13 @@ import pytest
 from markdown_it import MarkdownIt
 
 from policies.drawings import diff_svg, scores_chart_svg, svg_data_uri
+from policies.edits import edit_text
 from policies.escape import code, markdown, one_line
 from policies.isolation import isolation_banner
 from policies.policy import Edit
 from policies.render import (
     campaign_json,
     campaign_markdown,
-    edit_text,
     report_markdown,
 )
 from policies.report import RoundReport
