@@ -39,7 +39,9 @@ def svg(text: str) -> str:
 
 
 def _is_hidden(letter: str) -> bool:
-    return unicodedata.category(letter) in {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
+    point = ord(letter)
+    is_no_character = point & 0xFFFE == 0xFFFE or 0xFDD0 <= point <= 0xFDEF  # XML refuses some
+    return is_no_character or unicodedata.category(letter) in {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
 
 
 def _spell(letter: str) -> str:
