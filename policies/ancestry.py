@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from policies.cells import Cell, Code, Refs, Said, Table, code_or, joined, number, signed
+from policies.cells import Cell, Code, Mark, Refs, Said, Table, code_or, joined, number, signed
 from policies.diff import diff_lines, diff_policies
 from policies.dossier import Dossier, Promoted
 from policies.edits import edit_text
@@ -17,12 +17,12 @@ _MARKS = {"+": "came", "-": "went", " ": "part"}
 _WORDS = {"+": "added", "-": "removed"}
 
 
-def ancestry(dossier: Dossier, places: Collection[str]) -> Element:
+def ancestry(dossier: Dossier, made: Sequence[Promoted], places: Collection[str]) -> Element:
     """Versions and rejected drafts, in the order in which they were written."""
     steps = []
     for i, version in enumerate(dossier.lineage):
         before = dossier.lineage[i - 1].policy if i else None
-        steps.append(_version(version, before, places))
+        steps.append(_version(version, before, _badges(version, before, made), places))
         after = {item.round: item for item in dossier.rejections if item.parent == version.version}
         steps += [_rejection(item) for _, item in sorted(after.items())]
     return element("ol", *steps, class_="ancestry")
@@ -33,21 +33,20 @@ def promotions(found: Sequence[Promoted], places: Collection[str]) -> list[Eleme
     rows: list[tuple[Cell, ...]] = []
     for item in found:
         promotion, confirmed = item.promotion, item.confirmation
-        stands = "stands" if item.until is None else f"until policy {item.until.version}"
+        until = "stands" if item.until is None else f"until {item.until.version}"
         rows.append(
             (
-                f"{item.since.version}",
+                f"{item.since.version}, {until}",
                 Code(promotion.axis),
                 code_or(edit_text(promotion.edit), "none"),
                 signed(promotion.effect),
                 "none" if confirmed is None else number(confirmed.bar, "none"),
                 "none" if confirmed is None else str(confirmed.runs),
-                stands,
                 Refs(promotion.rows),
                 joined([Said(claim.text, 500) for claim in item.claims], " ") or "none",
             )
         )
-    head = ("policy", "axis", "edit", "mean effect", "bar", "fresh runs", "now", "rows", "claims")
+    head = ("policy", "axis", "edit", "mean effect", "bar", "fresh runs", "rows", "claims")
     return blocks_html([Table(head, rows)], places, "Promotions")
 
 
@@ -71,7 +70,7 @@ def standing(policy: SearchPolicy, places: Collection[str]) -> list[Element]:
     found = []
     for title, head, rows in (
         ("Standing recipe", ("constant", "file", "value"), constants),
-        ("Axes", ("axis", "title", "status", "rows behind it"), axes),
+        ("Axes", ("axis", "title", "status", "rows"), axes),
         ("Dead ends", ("title", "axis", "effect", "rows"), ends),
         ("Trust in dev", ("domain", "trust"), [(Said(n), t) for n, t in policy.trust.items()]),
     ):
@@ -80,7 +79,34 @@ def standing(policy: SearchPolicy, places: Collection[str]) -> list[Element]:
     return found
 
 
-def _version(version: Version, before: SearchPolicy | None, places: Collection[str]) -> Element:
+def _badges(version: Version, before: SearchPolicy | None, made: Sequence[Promoted]) -> list[Cell]:
+    """What nobody should overlook of a version: promotions, withdrawals, dead ends, distrust."""
+    old_ends = {end.id for end in before.dead_ends} if before else set[str]()
+    old_trust = before.trust if before else {}
+    found: list[Cell] = []
+    for item in made:
+        if item.since is version:
+            found.append(Mark(f"promoted: {item.promotion.axis}", "good"))
+        if item.until is version:
+            found.append(Mark(f"no longer standing: {item.promotion.axis}", "bad"))
+    found += [
+        Mark(f"dead end: {one_line(end.title, 80)}", "odd")
+        for end in version.policy.dead_ends
+        if end.id not in old_ends
+    ]
+    for name, trust in version.policy.trust.items():
+        if trust != old_trust.get(name, "trusted"):
+            tone = "good" if trust == "trusted" else "bad"
+            found.append(Mark(f"dev in {one_line(name, 80)}: {trust}", tone))
+    return found
+
+
+def _version(
+    version: Version,
+    before: SearchPolicy | None,
+    badges: Sequence[Cell],
+    places: Collection[str],
+) -> Element:
     policy = version.policy
     after = "the start" if version.round is None else f"after round {version.round}"
     changes = diff_policies(before, policy) if before else []
@@ -99,12 +125,15 @@ def _version(version: Version, before: SearchPolicy | None, places: Collection[s
             element("span", f"by {one_line(version.author)}, {after} ", class_="aside"),
             element("code", version.sha256[:12]),
         ),
-        element("p", f"It does not follow: {version.fault}", class_="banner")
+        element("p", f"It does not follow: {one_line(version.fault)}", class_="banner")
         if version.fault
+        else None,
+        element("p", *[node for badge in badges for node in (*cell_html(badge, places), " ")])
+        if badges
         else None,
         element("p", unchanged) if unchanged else None,
         element("p", f"Unchanged because: {one_line(because, 500)}") if because else None,
-        element("ul", *[element("li", line) for line in version.headline], class_="headline")
+        element("ul", *map(_headline, version.headline), class_="headline")
         if version.headline
         else None,
         element("details", element("summary", f"Claims ({len(claims)})"), element("ul", *claims))
@@ -129,11 +158,16 @@ def _version(version: Version, before: SearchPolicy | None, places: Collection[s
     )
 
 
+def _headline(line: str) -> Element:
+    section, _, changes = line.partition(": ")
+    return element("li", element("strong", section), f": {one_line(changes, 2000)}")
+
+
 def _rejection(item: Rejection) -> Element:
     broken = [
         element(
             "li",
-            element("strong", found.clause),
+            element("strong", one_line(found.clause, 40)),
             " ",
             element("span", one_line(found.reason), class_="said"),
             " ",

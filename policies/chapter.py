@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from policies.cells import Block, Code, Mark, Section, Table
 from policies.dossier import Dossier, Unfinished
 from policies.element import Element, Node, element
+from policies.escape import one_line
 from policies.findings import toned
 from policies.hypertext import blocks_html, cell_html
 from policies.isolation import isolation_banner
@@ -76,7 +77,7 @@ def tracking_table(reports: Sequence[RoundReport]) -> Element | None:
     ]
     rows = []
     for domain in domains:
-        cells = []
+        cells, shown = [], one_line(domain, 80)
         for report in reports:
             entry = next((e for e in report.results.decoupling if e.domain == domain), None)
             if entry is None:
@@ -84,11 +85,11 @@ def tracking_table(reports: Sequence[RoundReport]) -> Element | None:
                 continue
             tone = toned(entry.verdict).tone
             chance = "" if entry.probability is None else f", chance {entry.probability:.2g}"
-            said = f"{domain}, round {report.round}: {entry.verdict}{chance}"
+            said = f"{shown}, round {report.round}: {entry.verdict}{chance}"
             sign = element("span", signs[entry.verdict], aria_hidden="true")
             told = element("span", entry.verdict, class_="heard")
             cells.append(element("td", sign, told, class_=f"verdict {tone}", title=said))
-        rows.append(element("tr", element("th", domain, scope="row"), *cells))
+        rows.append(element("tr", element("th", shown, scope="row"), *cells))
     table = element(
         "table",
         element("thead", element("tr", element("th", "domain", scope="col"), *heads)),
@@ -115,7 +116,10 @@ def _section(section: Section, number: int, places: Collection[str]) -> Element:
 def _led_to(report: RoundReport, dossier: Dossier) -> list[Node]:
     """Links to the policy before and after, and to the rounds beside."""
     number = report.round
-    said: list[Node] = [_to(f"p{report.results.policy_version}", "The policy it ran under")]
+    said: list[Node] = []
+    for version in dossier.lineage:
+        if version.version == report.results.policy_version:
+            said += [" · ", _to(f"p{version.version}", "The policy it ran under")]
     for version in dossier.lineage:
         if version.round == number:
             said += [" · ", _to(f"p{version.version}", f"Policy {version.version} came of it")]
@@ -124,7 +128,7 @@ def _led_to(report: RoundReport, dossier: Dossier) -> list[Node]:
         said += [" · ", _to(f"r{number - 1}", "Round before")]
     if number + 1 in rounds:
         said += [" · ", _to(f"r{number + 1}", "Next round")]
-    return said
+    return said[1:]
 
 
 def _rejected(report: RoundReport, dossier: Dossier, places: Collection[str]) -> list[Element]:

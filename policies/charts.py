@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from policies.element import Element, Node, element
+from policies.escape import one_line
 from policies.frame import Frame, around, curve, error_bar, line, words
 from policies.report import RoundReport, SetScore, SlotResult
 
@@ -23,7 +24,8 @@ def scores_chart(reports: Sequence[RoundReport], promoted: Mapping[int, Sequence
     height = 330.0 + 18 * len(lost)
     low, high = around(values, least=1e-6)
     rounds = [report.round for report in reports]
-    frame = Frame(rounds, low, high, 960, height, left=96, top=26, bottom=48 + 18 * len(lost))
+    left = 100 if lost else 56
+    frame = Frame(rounds, low, high, 960, height, left=left, top=26, bottom=48 + 18 * len(lost))
     shapes: list[Node] = [*frame.rules(5)]
     for i, report in enumerate(reports):
         for axis in promoted.get(report.round, ())[:1]:
@@ -58,11 +60,11 @@ def gap_charts(reports: Sequence[RoundReport], most: int = 12) -> list[Element]:
     rounds = [report.round for report in reports]
     drawings = []
     for number, (name, gaps) in enumerate(list(found.items())[:most]):
-        frame = Frame(rounds, low, high, 330, 190, bottom=26, top=30)
+        frame = Frame(rounds, low, high, 250, 180, left=50, bottom=26, top=30)
         shapes: list[Node] = [*frame.rules(4)]
         shapes.append(line(frame.left, frame.y(0), frame.width - frame.right, frame.y(0), "zero"))
-        title = name or "overall"
-        shapes.append(words(frame.left, 16, title if len(title) < 34 else title[:33] + "…"))
+        title = one_line(name or "overall", 32)
+        shapes.append(words(frame.left, 16, title))
         points = [
             next(((frame.x(i), frame.y(gap)) for slot, gap in each if slot.slot == 0), None)
             for i, each in enumerate(gaps)
@@ -103,10 +105,10 @@ def cost_charts(reports: Sequence[RoundReport]) -> list[Element]:
     for number, (title, values) in enumerate(series.items()):
         if not any(values):
             continue
-        frame = Frame(rounds, 0.0, 1.08 * max(values), 330, 160, bottom=26, top=30)
+        frame = Frame(rounds, 0.0, 1.08 * max(values), 250, 160, left=50, bottom=26, top=30)
         shapes: list[Node] = [*frame.rules(3), words(frame.left, 16, title)]
         for i, value in enumerate(values):
-            width, y = min(46.0, 0.7 * frame.column), frame.y(value)
+            width, y = min(40.0, 0.66 * frame.column), frame.y(value)
             bar = element(
                 "rect",
                 element("title", f"round {rounds[i]}: {value:,.2f}"),

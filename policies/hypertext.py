@@ -24,6 +24,7 @@ from policies.element import Element, Node, element
 from policies.escape import one_line
 from policies.rows import place_of
 
+BRIEF = 44  # characters that stand on one line in a table
 _NUMBER = re.compile(r"[+-]?\d[\d,]*(\.\d+)?(e[+-]?\d+)?( \(n=\d+\)| ± [\d.]+)?|\$[\d,.]+")
 
 
@@ -54,14 +55,19 @@ def table_html(table: Table, places: Collection[str], name: str) -> Element:
     ends = [cell for row in table.rows for cell in row if isinstance(cell, Interval)]
     values = [v for cell in ends for v in (cell.effect, cell.low, cell.high) if v is not None]
     reach = max(map(abs, values), default=0.0)
-    heads = [element("th", title, scope="col") for title in table.head]
+    kinds = [_kind(column) for column in zip(*table.rows, strict=True)]
+    heads = [
+        element("th", title, scope="col", class_=kind)
+        for title, kind in zip(table.head, kinds, strict=True)
+    ]
     rows = []
     for i, row in enumerate(table.rows):
         first, *others = row
         place = anchor_of(table.places[i]) if table.places else None
-        cells = [element("th", *cell_html(first, places), scope="row", class_=_align(first))]
+        cells = [element("th", *cell_html(first, places), scope="row", class_=kinds[0])]
         cells += [
-            element("td", *cell_html(cell, places, reach), class_=_align(cell)) for cell in others
+            element("td", *cell_html(cell, places, reach), class_=kind)
+            for cell, kind in zip(others, kinds[1:], strict=True)
         ]
         rows.append(element("tr", *cells, id=place))
     whole = element(
@@ -85,9 +91,12 @@ def anchor_of(row: str) -> str:
 def _piece_html(piece: Piece, places: Collection[str], reach: float) -> list[Node]:
     match piece:
         case Said(text, most):
-            return [element("span", one_line(text, most), class_="said")] if text else []
+            line = one_line(text, most)
+            kind = "said long" if len(line) > BRIEF else "said"
+            return [element("span", line, class_=kind)] if line else []
         case Code(text, most):
-            return [element("code", one_line(text, most))]
+            line = one_line(text, most)
+            return [element("code", line, class_=None if len(line) > BRIEF else "nowrap")]
         case Mark(text, tone):
             return [element("span", text, class_=f"mark {tone}")]
         case Strong(text):
@@ -112,5 +121,8 @@ def _spaced(nodes: Sequence[Node]) -> list[Node]:
     return [part for node in nodes for part in (" ", node)][1:]
 
 
-def _align(cell: Cell) -> str | None:
-    return "n" if isinstance(cell, str) and _NUMBER.fullmatch(cell) else None
+def _kind(column: Sequence[Cell]) -> str | None:
+    """Columns of numbers end at one line, their heads and what is missing too."""
+    texts = [cell for cell in column if isinstance(cell, str)]
+    is_number = len(texts) == len(column) and any(map(_NUMBER.fullmatch, texts))
+    return "n" if is_number else None

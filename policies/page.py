@@ -12,12 +12,14 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from policies.ancestry import ancestry, promotions, standing
+from policies.caps import amount_text
 from policies.cells import Block, Cell, Code, Items, Mark, Paragraph, Said, Table
 from policies.chapter import chapter, tracking_table, unfinished_chapter
 from policies.charts import cost_charts, gap_charts, scores_chart
 from policies.dossier import Dossier, End, promoted
 from policies.element import Element, Node, element, markup
 from policies.endings import end_scores, end_verdict, lockbox_blocks
+from policies.escape import one_line
 from policies.findings import rates_line
 from policies.hypertext import blocks_html, cell_html
 from policies.integrity import rates
@@ -107,7 +109,7 @@ def _contents(dossier: Dossier, parts: Sequence[tuple[str, str]]) -> Element:
 def _head(dossier: Dossier) -> Element:
     campaign, reports = dossier.campaign, dossier.reports
     banner = isolation_banner(reports)
-    paused = f"Paused: {dossier.paused}" if dossier.paused else ""
+    paused = f"Paused: {one_line(dossier.paused, 1000)}" if dossier.paused else ""
     return element(
         "header",
         element("h1", campaign.id),
@@ -121,7 +123,9 @@ def _head(dossier: Dossier) -> Element:
                     Code(campaign.recipe),
                     ", worker ",
                     Code(campaign.worker),
-                    f", seed {campaign.seed}, begun {campaign.created_at.isoformat()}.",
+                    f", seed {campaign.seed}, begun ",
+                    campaign.created_at.isoformat(timespec="seconds"),
+                    ".",
                 ),
                 (),
             ),
@@ -137,16 +141,24 @@ def _overview(dossier: Dossier) -> list[Element]:
     policy = dossier.lineage[-1].policy if dossier.lineage else None
     flagged = sum(some for _, some, _ in rates(reports))
     trials = sum(len(report.results.slots) for report in reports)
+    made = promoted(dossier.lineage, reports)
+    cpu = sum(slot.cpu_seconds for report in reports for slot in report.account.slots)
+    models = [
+        amount_text(item.unit, item.amount)
+        for item in dossier.spent
+        if item.unit in ("microdollars", "gpu_seconds")
+    ]
     misled = [] if policy is None else [n for n, t in policy.trust.items() if t != "trusted"]
     facts: list[tuple[str, str, str]] = [
         ("state", dossier.state, ""),
         ("rounds", f"{len(reports)} of {dossier.rounds}", ""),
         ("trials", f"{trials}", f"{flagged} flagged"),
         ("standing recipe, dev", *_course(reports)),
-        ("promoted", f"{0 if policy is None else len(policy.standing_recipe.provenance)}", "stand"),
+        ("promoted", f"{len(made)}", f"{sum(item.until is None for item in made)} stand"),
         ("dead ends", f"{0 if policy is None else len(policy.dead_ends)}", ""),
-        ("dev misleads in", f"{len(misled) or 'none'}", ", ".join(misled)),
+        ("dev misleads in", f"{len(misled) or 'none'}", one_line(", ".join(misled))),
         ("external looks", f"{sum(len(report.results.looks) for report in reports)}", ""),
+        ("CPU seconds", f"{cpu:,.1f}", ", ".join(models)),
     ]
     cards = [
         element(
@@ -256,10 +268,10 @@ def _policy(dossier: Dossier, places: Collection[str]) -> list[Element]:
         return [element("p", "There is no policy.")]
     policy: SearchPolicy = dossier.lineage[-1].policy
     return [
-        element("p", policy.objective),
+        element("p", one_line(policy.objective, 2000)),
         element("div", *standing(policy, places), class_="standing"),
         element("h3", "Lineage"),
-        ancestry(dossier, places),
+        ancestry(dossier, promoted(dossier.lineage, dossier.reports), places),
     ]
 
 
@@ -269,7 +281,7 @@ def _cost(dossier: Dossier) -> list[Element]:
     if charts:
         found.append(element("figure", element("div", *charts, class_="panels")))
     if dossier.spent:
-        lines: list[Block] = [Items([spent_text(item) for item in dossier.spent])]
+        lines: list[Block] = [Items([Said(spent_text(item)) for item in dossier.spent])]
         found += [element("h3", "Spent by role"), *blocks_html(lines, (), "Spent")]
     return found or [element("p", "Nothing is on record.")]
 
@@ -283,7 +295,7 @@ def _end(end: End, places: Collection[str]) -> list[Element]:
         (
             f"Candidate: the standing recipe of policy {chosen.policy_version} ",
             Code(chosen.policy_sha256[:12]),
-            f", chosen {chosen.chosen_at.isoformat()}.",
+            f", chosen {chosen.chosen_at.isoformat(timespec='seconds')}.",
         ),
         ("Rule: ", Said(chosen.rule, 2000)),
     ]
@@ -293,7 +305,7 @@ def _end(end: End, places: Collection[str]) -> list[Element]:
     rows: list[tuple[Cell, ...]] = [
         (
             f"{run.arm} {run.number}",
-            f"{run.seed}",
+            Code(f"{run.seed}"),
             Mark(run.outcome, OUTCOME_TONES.get(run.outcome, "odd")),
             _value(run.dev),
             _value(run.external),
@@ -309,7 +321,9 @@ def _end(end: End, places: Collection[str]) -> list[Element]:
     if end.opening is None:
         blocks.append(Paragraph(["The lockbox is shut."]))
     else:
-        opened = f"The lockbox was opened once, {end.opening.opened_at.isoformat()}."
+        opened = (
+            f"The lockbox was opened once, {end.opening.opened_at.isoformat(timespec='seconds')}."
+        )
         blocks += [Paragraph([opened]), *lockbox_blocks(lockbox)]
     if end.files is not None:
         files = [(Said(name), Code(sha256)) for name, sha256 in sorted(end.files.items())]
