@@ -112,7 +112,7 @@ def _html(house: "House", campaign: str, file: str, number: int, as_json: bool) 
         )
     campaign_id = house.ledger.find_campaign(campaign or None).id
     if file == "-":
-        sys.stdout.write(campaign_page(read_dossier(house, campaign_id)))
+        sys.stdout.buffer.write(campaign_page(read_dossier(house, campaign_id)).encode())
         return
     place = write_page(house, campaign_id, file)
     print(json.dumps({"campaign": campaign_id, "file": place}) if as_json else place)

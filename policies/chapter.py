@@ -90,14 +90,15 @@ def tracking_table(reports: Sequence[RoundReport]) -> Element | None:
             told = element("span", entry.verdict, class_="heard")
             cells.append(element("td", sign, told, class_=f"verdict {tone}", title=said))
         rows.append(element("tr", element("th", shown, scope="row"), *cells))
+    name = "Whether dev tracks external, by round"
     table = element(
         "table",
         element("thead", element("tr", element("th", "domain", scope="col"), *heads)),
         element("tbody", *rows),
-        aria_label="Whether dev tracks external, by round",
+        aria_label=name,
         class_="matrix",
     )
-    return element("div", table, class_="scroll")
+    return element("div", table, class_="scroll", tabindex=0, role="region", aria_label=name)
 
 
 def _section(section: Section, number: int, places: Collection[str]) -> Element:

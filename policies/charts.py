@@ -170,6 +170,7 @@ def _scores_of(reports: Sequence[RoundReport]) -> list[float]:
 
 def _trials(frame: Frame, i: int, report: RoundReport, lost: Sequence[str]) -> list[Node]:
     slots = report.results.slots
+    size = min(4.0, max(1.5, 0.4 * frame.column / max(1, len(slots))))  # of a dot that has room
     shapes: list[Node] = []
     for k, slot in enumerate(slots):
         x = frame.x(i, k, len(slots))
@@ -177,7 +178,7 @@ def _trials(frame: Frame, i: int, report: RoundReport, lost: Sequence[str]) -> l
         if slot.dev and slot.kind != "anchor":
             y = frame.y(slot.dev.value)
             kind = f"dot trial {slot.kind}"
-            marks.append(element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=4, class_=kind))
+            marks.append(element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=size, class_=kind))
         elif slot.outcome in lost:
             y = frame.floor + 36.5 + 18 * lost.index(slot.outcome)
             kind = "lost foul" if slot.outcome == "tampered" else "lost"
