@@ -1,6 +1,7 @@
 """A campaign's dossier read from the ledger, and its page written to a file."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from flows.export import end_effect, exported
@@ -14,6 +15,10 @@ from policies.page import campaign_page
 from policies.purse import spent_by_role
 from policies.rejection import REJECTED, read_rejections
 from substrate.dropin import DropIn
+
+
+class BadPlace(RuntimeError):
+    """A page cannot be written to where it was asked for."""
 
 
 def read_dossier(house: House, campaign_id: str) -> Dossier:
@@ -57,11 +62,22 @@ def read_dossier(house: House, campaign_id: str) -> Dossier:
 
 
 def write_page(house: House, campaign_id: str, to: str) -> str:
-    """Write the campaign's page to the file `to`, or below its artifacts. Returns where it is."""
+    """Write the campaign's page to the file `to`, or below its artifacts. Returns where it is.
+
+    Raises BadPlace.
+    """
     page = campaign_page(read_dossier(house, campaign_id))
     place = Path(to) if to else house.settings.artifacts / campaign_id / "report.html"
-    place.parent.mkdir(parents=True, exist_ok=True)
     staged = place.with_name(f".{place.name}-{os.getpid()}")
-    staged.write_text(page, encoding="utf-8")
-    staged.replace(place)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        staged.write_text(page, encoding="utf-8")
+        staged.replace(place)
+    except OSError as error:
+        with suppress(OSError):
+            staged.unlink()
+        raise BadPlace(
+            f"wanted to write the page of {campaign_id} to {place}, found: {error}; name a file "
+            "in a folder that you may write to, or `-` for standard output"
+        ) from error
     return str(place)

@@ -1,12 +1,20 @@
 """Charts of a campaign over its rounds: scores, the gap of dev and external, and cost."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
-from policies.element import Element, Node, element
+from policies.element import Element, Node, element, markup
 from policies.escape import one_line
 from policies.frame import Frame, around, curve, error_bar, line, words
 from policies.report import RoundReport, SetScore, SlotResult
 
+CHARTS = Path(__file__).with_name("charts.css")
+LEGEND = (
+    "Lines are the anchor, on dev whole and blue, on external broken and red, with one standard "
+    "deviation of one trial. Circles are trials on dev, diamonds on external, crosses trials "
+    "without a score."
+)
 BAR = (132.0, 16.0)  # size of an interval's drawing, in units
 _CROSS = "M{0:.1f} {1:.1f}l7 7m0 -7l-7 7"
 
@@ -47,8 +55,19 @@ def scores_chart(reports: Sequence[RoundReport], promoted: Mapping[int, Sequence
     if not values:
         shapes.append(words(frame.width / 2, frame.height / 2, "no scores", "middle"))
     count = sum(len(report.results.slots) for report in reports)
-    said = f"{count} trials in {len(reports)} rounds. The numbers are in the tables below."
+    said = f"{count} trials in {len(reports)} rounds. {LEGEND}"
     return frame.drawn("Scores by round", said, shapes, "scores")
+
+
+def picture(chart: Element) -> str:
+    """A chart as an SVG file of its own, in light colours on paper, without links and their words:
+    pages show it as an image.
+    """
+    style = element("style", CHARTS.read_text(encoding="utf-8"))
+    paper = element("rect", width="100%", height="100%", class_="paper")
+    title, desc, *shapes = chart.children
+    shown = [mark for shape in shapes for mark in _unlinked(shape)]
+    return markup(replace(chart, children=(title, desc, style, paper, *shown))) + "\n"
 
 
 def gap_charts(reports: Sequence[RoundReport], most: int = 12) -> list[Element]:
@@ -150,6 +169,12 @@ def interval_bar(
         aria_hidden="true",
         class_="forest",
     )
+
+
+def _unlinked(shape: Node) -> list[Node]:
+    if isinstance(shape, str) or shape.name != "a":
+        return [shape]
+    return [mark for mark in shape.children if isinstance(mark, str) or mark.name != "title"]
 
 
 def _scores_of(reports: Sequence[RoundReport]) -> list[float]:

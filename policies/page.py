@@ -15,7 +15,7 @@ from policies.ancestry import ancestry, promotions, standing
 from policies.caps import amount_text
 from policies.cells import Block, Cell, Code, Items, Mark, Paragraph, Said, Table
 from policies.chapter import chapter, tracking_table, unfinished_chapter
-from policies.charts import cost_charts, gap_charts, scores_chart
+from policies.charts import CHARTS, cost_charts, gap_charts, scores_chart
 from policies.dossier import Dossier, End, promoted
 from policies.element import Element, Node, element, markup
 from policies.endings import end_scores, end_verdict, lockbox_blocks
@@ -29,12 +29,12 @@ from policies.purse import spent_text
 from policies.report import RoundReport, SetScore
 from policies.sections import OUTCOME_TONES, rounds_table
 
-STYLE = Path(__file__).with_name("page.css")
+STYLES = (CHARTS, Path(__file__).with_name("page.css"))
 
 
 def campaign_page(dossier: Dossier) -> str:
     """The page, as the text of an HTML file."""
-    style = STYLE.read_text(encoding="utf-8")
+    style = "".join(path.read_text(encoding="utf-8") for path in STYLES)
     sha256 = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     allowed = (
         f"default-src 'none'; style-src 'sha256-{sha256}'; base-uri 'none'; form-action 'none'"

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from policies.cells import blocks_markdown, cell_markdown
-from policies.drawings import Direction, scores_chart_svg, svg_data_uri
+from policies.charts import LEGEND, picture, scores_chart
+from policies.drawings import Direction, svg_data_uri
 from policies.escape import code
 from policies.findings import rates_line
 from policies.isolation import isolation_banner
@@ -50,8 +51,8 @@ def campaign_markdown(
     ]
     if table:
         lines += [cell_markdown(rates_line(reports)), ""]
-        drawing = scores_chart_svg(reports, direction=direction)
-        lines += [f"![Scores by round]({svg_data_uri(drawing)})", ""]
+        drawing = picture(scores_chart(ordered, {}))
+        lines += [f"![Scores by round]({svg_data_uri(drawing)})", "", LEGEND, ""]
     return "\n".join(lines)
 
 

@@ -133,6 +133,8 @@ def campaign_of(home: Path) -> str:
         (["compare", "sampler", "oracle"], "kinds of worker that ran: sampler"),
         (["report", "--round", "9"], "found [1, 2]"),
         (["report", "stub", "page.html"], "add --html"),
+        (["report", "stub", str(REPO), "--html"], "name a file"),
+        (["report", "stub", str(REPO / "README.md" / "page"), "--html"], "name a file"),
         (["report", "--html", "--round", "1"], "a whole campaign"),
     ],
 )

@@ -17,7 +17,7 @@ from policies.dossier import Dossier, End, Unfinished, promoted
 from policies.draft import Violation
 from policies.final import Effect
 from policies.lineage import Version, read_lineage
-from policies.page import STYLE, campaign_page
+from policies.page import STYLES, campaign_page
 from policies.policy import SearchPolicy
 from policies.purse import Spent
 from policies.rejection import Rejection
@@ -44,7 +44,7 @@ def rounds(*changes: dict[str, Any]) -> list[RoundReport]:
     """A report for each; changes may name fields of a report, of its results or its account."""
     found = []
     for number, each in enumerate(changes, start=1):
-        data = report_data() | {"round": number}
+        data: dict[str, Any] = report_data() | {"round": number}
         for name, value in each.items():
             place = next(p for p in (data["results"], data["account"], data) if name in p)
             place[name] = value
@@ -147,6 +147,7 @@ def whole_end() -> End:
 REJECTED = Rejection(
     1, 1, "openai:m", "8" * 64, (Violation("C6", "noise: 0", "it is lowered"),), {}
 )
+BEGUN = Round(campaign="demo-1f2e", number=1, policy_version=1, started_at=MOMENT)
 LOST = {
     "slots": [slot(n, "explore" if n else "anchor", outcome="crashed") for n in range(4)],
     "verdicts": [],
@@ -162,11 +163,9 @@ WIDE = {
 CAMPAIGNS = {
     "no round": dossier(),
     "a round that was interrupted": dossier(
-        state="resumable", unfinished=[Unfinished(Round(number=1, policy_version=1), [trial(0)])]
+        state="resumable", unfinished=[Unfinished(BEGUN, [trial(0)])]
     ),
-    "a round without a trial": dossier(
-        unfinished=[Unfinished(Round(number=1, policy_version=1), [])]
-    ),
+    "a round without a trial": dossier(unfinished=[Unfinished(BEGUN, [])]),
     "failed trials only": dossier(rounds(LOST, LOST)),
     "no external look": dossier(rounds(WIDE)),
     "a hundred slots": dossier(rounds(WIDE, WIDE)),
@@ -388,7 +387,8 @@ def test_an_end_is_told_as_far_as_it_went() -> None:
 
 def test_colours_of_text_stand_out_in_light_dark_and_on_paper() -> None:
     """Contrast as WCAG 2.1 has it: 4.5 to 1 for text, AA."""
-    themes = re.findall(r":root \{(.*?)\}", STYLE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    style = "".join(path.read_text(encoding="utf-8") for path in STYLES)
+    themes = re.findall(r":root \{(.*?)\}", style, flags=re.DOTALL)
     assert len(themes) == 3
     for theme in themes:
         colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]+)", theme))

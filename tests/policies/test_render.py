@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from policies.drawings import diff_svg, scores_chart_svg, svg_data_uri
+from policies.drawings import diff_svg, svg_data_uri
 from policies.edits import edit_text
 from policies.escape import code, markdown, one_line
 from policies.isolation import isolation_banner
@@ -264,28 +264,6 @@ def test_a_campaign_as_markdown_has_a_row_for_each_round_and_a_drawing() -> None
     worst = campaign_markdown(campaign(), [report()], direction="minimise")
     assert "| 0.5000 | no look | 0.5000 |" in worst
     assert "No round is complete." in campaign_markdown(campaign(), [], direction="maximise")
-
-
-def test_the_chart_draws_a_point_for_each_score_and_breaks_a_line_where_one_is_missing() -> None:
-    reports = []
-    for number, dev in enumerate((0.5, 0.6, None, 0.7), start=1):
-        data: dict[str, Any] = report_data() | {"round": number}
-        data["results"]["spread"]["dev"] = dev
-        reports.append(RoundReport.model_validate(data))
-    drawing = ET.fromstring(scores_chart_svg(reports, direction="maximise"))
-    colours = [circle.get("fill") for circle in drawing.iter(f"{SVG}circle")]
-    assert sorted(map(colours.count, set(colours))) == [3, 4]
-    curves = [path.get("d") or "" for path in drawing.iter(f"{SVG}path") if path.get("fill")]
-    assert [(d.count("M"), d.count("L")) for d in curves] == [(2, 1), (0, 0), (1, 3)]
-    # The axis runs from 0.49 to 0.71 (0.5 to 0.7 and a twentieth), 190 pixels up from y = 230.
-    assert curves[0].startswith("M75.0 221.4L255.0 135.0M615.0 48.6")
-
-
-@pytest.mark.parametrize("reports", [[], [report()]])
-def test_a_chart_of_none_or_one_round_is_a_drawing_too(reports: list[RoundReport]) -> None:
-    drawing = ET.fromstring(scores_chart_svg(reports, direction="maximise"))
-    texts = [text.text for text in drawing.iter(f"{SVG}text")]
-    assert ("no scores" in texts) is (not reports)
 
 
 def test_a_diff_is_drawn_in_colours_with_all_of_its_text() -> None:
