@@ -22,7 +22,7 @@ from flows.house import House
 from flows.plan import artifact_key
 from policies.card import Base, Cost, Ending, model_card
 from policies.chain import Note
-from policies.final import Effect, effect
+from policies.final import Direction, Effect, effect
 from policies.policy import StandingRecipe
 from policies.purse import spent_by_role
 from policies.report import SetScore
@@ -125,8 +125,8 @@ def read_ending(house: House, campaign_id: str) -> Ending:
         opening=opening,
         lockbox=lockbox_scores(house, campaign_id),
         effects={
-            "dev": _effect(_scores(runs, "dev"), manifest.sets.dev.direction),
-            "external": _effect(_scores(runs, "external"), manifest.sets.external.direction),
+            "dev": end_effect(runs, "dev", manifest.sets.dev.direction),
+            "external": end_effect(runs, "external", manifest.sets.external.direction),
         },
         reports=house.reports(campaign_id),
         looks=len(house.ledger.looks(campaign_id)),
@@ -135,19 +135,21 @@ def read_ending(house: House, campaign_id: str) -> Ending:
     )
 
 
+def end_effect(runs: list[FinalRun], which: str, direction: Direction) -> Effect | None:
+    """What the final runs say of the candidate on dev or external; None where they say nothing."""
+    scores = _scores(runs, which)
+    if not all(scores.values()):
+        return None
+    one, two = ([score.value for score in scores[arm]] for arm in ("candidate", "baseline"))
+    return effect(one, two, direction=direction, problems=scores["candidate"][0].n)
+
+
 def _scores(runs: list[FinalRun], which: str) -> dict[Arm, list[SetScore]]:
     found: dict[Arm, list[SetScore]] = {"candidate": [], "baseline": []}
     for run in runs:
         if text := run.dev if which == "dev" else run.external:
             found[run.arm].append(SetScore.model_validate_json(text))
     return found
-
-
-def _effect(scores: dict[Arm, list[SetScore]], direction: Any) -> Effect | None:
-    if not all(scores.values()):
-        return None
-    one, two = ([score.value for score in scores[arm]] for arm in ("candidate", "baseline"))
-    return effect(one, two, direction=direction, problems=scores["candidate"][0].n)
 
 
 def _cost(house: House, campaign_id: str, runs: list[FinalRun]) -> Cost:

@@ -14,6 +14,7 @@ def explain(error: Exception) -> tuple[str, int] | None:
     from agents.worker import UnknownWorker
     from flows.clean_run import RunFailed
     from flows.compare import BadComparison
+    from flows.dossier import BadPlace
     from flows.exchanges import ExchangeDamaged
     from flows.finale import CampaignUnfinished, NothingToExport
     from flows.foreground import Interrupted
@@ -42,7 +43,7 @@ def explain(error: Exception) -> tuple[str, int] | None:
     refused = (BadDropIn, BadPlan, UnknownWorker, NotInLedger, Busy, LeaseLost)
     refused = (*refused, BadRole, BadPrices, NoLine, NoWalls, ProviderFailure, UnknownModel)
     refused = (*refused, BadRollback, NothingSaid, RunFailed, CampaignUnfinished)
-    refused = (*refused, BadComparison, ReplayDiverged, ExchangeDamaged)
+    refused = (*refused, BadComparison, BadPlace, ReplayDiverged, ExchangeDamaged)
     damaged = (
         NothingToExport,
         BadHome,
