@@ -192,7 +192,13 @@ def export(
 
     folder = asyncio.run(end())
     if to is not None:
-        shutil.copytree(folder, to)
+        try:
+            shutil.copytree(folder, to)
+        except OSError as error:
+            shutil.rmtree(to, ignore_errors=True)
+            raise typer.BadParameter(
+                f"wanted a copy of {folder} at {to}, found: {error}; make room, or name another"
+            ) from error
         folder = to
     found = exported(house, campaign_id) or {}
     if as_json:

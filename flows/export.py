@@ -31,17 +31,21 @@ from policies.policy import StandingRecipe
 from policies.purse import spent_by_role
 from policies.report import SetScore
 from policies.tables import Arm, FinalRun, Outbox, Row
-from substrate.measure import CONFIG, WEIGHTS
+from substrate.measure import CONFIG, WEIGHTS, adapter_damage
 
 EXPORTED = "campaign.exported"
 CARD = "README.md"
+
+
+class ExportFailed(RuntimeError):
+    """The export could not be written. The message says why, and what to do."""
 
 
 async def conclude(house: House, campaign_id: str) -> Path:
     """End the campaign, as far as that was not done yet. Returns the folder of the export.
 
     The caller holds the campaign's lease. Raises flows.finale.CampaignUnfinished and
-    NothingToExport, flows.clean_run.RunFailed, SnapshotDamaged.
+    NothingToExport, flows.clean_run.RunFailed, SnapshotDamaged, ExportFailed.
     """
     await asyncio.to_thread(house.store.verify, house.snapshot(campaign_id))
     choose(house, campaign_id)
@@ -64,26 +68,37 @@ def exported(house: House, campaign_id: str) -> dict[str, Any] | None:
 
 
 def write_export(house: House, campaign_id: str) -> Path:
-    """Write the folder, whole or not at all, and note what is in it."""
+    """Write the folder, whole or not at all, and note what is in it.
+
+    Raises ExportFailed, after which it can be tried again.
+    """
     ending = read_ending(house, campaign_id)
     place = export_folder(house, campaign_id)
+    sha256 = ending.opening.candidate_sha256
+    if damage := adapter_damage(house.adapters / sha256, sha256):
+        raise ExportFailed(
+            f"wanted the sealed adapter {sha256} to export, found that it is damaged: {damage}; "
+            f"put back a copy of {house.adapters / sha256}"
+        )
+    texts = export_texts(house, ending)
     staged = place.parent / f".{campaign_id}-{os.getpid()}"
     shutil.rmtree(staged, ignore_errors=True)
-    staged.mkdir(parents=True)
-    sealed = house.adapters / ending.opening.candidate_sha256
-    for name in (CONFIG, WEIGHTS):
-        shutil.copyfile(sealed / name, staged / name)
-    texts = export_texts(house, ending)
-    for name, text in texts.items():
-        (staged / name).parent.mkdir(exist_ok=True)
-        (staged / name).write_text(text, "utf-8")
-    shutil.rmtree(place, ignore_errors=True)
-    staged.rename(place)
-    said = {
-        "adapter": ending.opening.candidate_sha256,
-        "files": hashes(place),
-        "program": program_sha256(),
-    }
+    try:
+        staged.mkdir(parents=True)
+        for name in (CONFIG, WEIGHTS):
+            shutil.copyfile(house.adapters / sha256 / name, staged / name)
+        for name, text in texts.items():
+            (staged / name).parent.mkdir(exist_ok=True)
+            (staged / name).write_text(text, "utf-8")
+        shutil.rmtree(place, ignore_errors=True)
+        staged.rename(place)
+    except OSError as error:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise ExportFailed(
+            f"wanted to write the export of {campaign_id} to {place}, found: {error}; make room "
+            f"there, and `seedbed export {campaign_id}` again: nothing is run or opened twice"
+        ) from error
+    said = {"adapter": sha256, "files": hashes(place), "program": program_sha256()}
     if exported(house, campaign_id) != said:
         body = {"description": f"{campaign_id}: model card", "data": texts[CARD]}
         key = artifact_key(campaign_id, "card")

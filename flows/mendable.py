@@ -15,6 +15,7 @@ def explain(error: Exception) -> tuple[str, int] | None:
     from flows.clean_run import RunFailed
     from flows.compare import BadComparison
     from flows.exchanges import ExchangeDamaged
+    from flows.export import ExportFailed
     from flows.finale import CampaignUnfinished, NothingToExport
     from flows.foreground import Interrupted
     from flows.house import BadHome
@@ -44,6 +45,7 @@ def explain(error: Exception) -> tuple[str, int] | None:
     refused = (*refused, BadRollback, NothingSaid, RunFailed, CampaignUnfinished)
     refused = (*refused, BadComparison, ReplayDiverged, ExchangeDamaged)
     damaged = (
+        ExportFailed,
         NothingToExport,
         BadHome,
         NoSnapshot,
