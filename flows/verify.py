@@ -1,10 +1,11 @@
 """Verification: everything that the ledger vouches for, checked against what is there.
 
 In this order: the database's schema, the hash chain over all rows, the anchor, sealed substrates
-and judges, adapters, patches, policies and exchanges with models by their hashes, canaries and
-held-out problems in what was written, and every report made again from the rows. It ends at the
-first thing that was tampered with; what cannot be checked is said, and what comes after it is
-checked all the same. Nothing is changed.
+and judges, adapters, patches, policies and exchanges with models by their hashes, exports, canaries
+and held-out problems in what was written, and every report. Exports and reports are made again from
+the rows. It ends at the first thing that was tampered with; what cannot be checked is said, and
+what comes after it is checked where it can be read. Nothing is changed, but that a database of an
+older version is upgraded.
 """
 
 import json

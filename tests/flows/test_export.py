@@ -224,7 +224,9 @@ def test_what_stands_in_the_way_of_an_export_is_told_and_it_goes_on_afterwards(
     place.unlink()
     done = seedbed("export", "--to", str(tmp_path / "is" / ("long" * 80)))
     assert done.exit_code == 2 and "found:" in done.output
-    adapter = house.adapters / house.ledger.final_runs(campaign_id)[0].adapter_sha256 / "more"
+    opening = house.ledger.opening(campaign_id)
+    assert opening is not None
+    adapter = house.adapters / opening.candidate_sha256 / "more"
     adapter.parent.chmod(0o755)
     adapter.write_text("added")
     assert isinstance(seedbed("export").exception, ExportFailed)
