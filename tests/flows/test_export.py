@@ -222,8 +222,8 @@ def test_what_stands_in_the_way_of_an_export_is_told_and_it_goes_on_afterwards(
     assert isinstance(done.exception, ExportFailed) and str(place) in str(done.exception)
     assert place.read_text() == "in the way" and os.listdir(place.parent) == [campaign_id]
     place.unlink()
-    done = seedbed("export", "--to", str(tmp_path / "is" / ("long" * 80)))
-    assert done.exit_code == 2 and "found:" in done.output
+    for to in (tmp_path / "is" / ("long" * 80), tmp_path / ("long" * 80)):
+        assert seedbed("export", "--to", str(to)).exit_code == 2
     opening = house.ledger.opening(campaign_id)
     assert opening is not None
     adapter = house.adapters / opening.candidate_sha256 / "more"
