@@ -134,12 +134,14 @@ def verify(
     """
     from flows.verify import exit_code
     from flows.verify import verify as checks_of
+    from policies.escape import visible
 
     checks = []
     for check in checks_of(campaign or None, anchor):
         checks.append(check)
         if not as_json:
-            print(f"{check.state:9}  {check.what}: {check.found}", flush=True)
+            # A name may have anything in it: none may look like another line of this.
+            print(visible(f"{check.state:9}  {check.what}: {check.found}"), flush=True)
     if as_json:
         print(json.dumps([vars(check) for check in checks], indent=2))
     raise SystemExit(exit_code(checks))

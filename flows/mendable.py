@@ -16,6 +16,7 @@ def explain(error: Exception) -> tuple[str, int] | None:
     from flows.compare import BadComparison
     from flows.dossier import BadPlace
     from flows.exchanges import ExchangeDamaged
+    from flows.export import ExportFailed
     from flows.finale import CampaignUnfinished, NothingToExport
     from flows.foreground import Interrupted
     from flows.house import BadHome
@@ -45,6 +46,7 @@ def explain(error: Exception) -> tuple[str, int] | None:
     refused = (*refused, BadRollback, NothingSaid, RunFailed, CampaignUnfinished)
     refused = (*refused, BadComparison, BadPlace, ReplayDiverged, ExchangeDamaged)
     damaged = (
+        ExportFailed,
         NothingToExport,
         BadHome,
         NoSnapshot,
