@@ -13,6 +13,7 @@ from typing import Any
 
 from flows.clean_run import Bench, clean_run, score_text
 from flows.house import House
+from flows.lease import held_lease
 from flows.seed import derive_seed
 from flows.trial import runs_at_once
 from policies.baseline import is_run, score_of, set_baseline
@@ -41,12 +42,17 @@ class Subject:
     recipe: str
     rollouts: int
 
+    @property
+    def name(self) -> str:
+        """Of its lease, and how the names of its runs begin."""
+        return f"calibration/{self.snapshot.digest[:12]}-{self.recipe}-{self.rollouts}"
+
     def seed(self, probe: Probe, number: int) -> int:
         return derive_seed(0, self.snapshot.digest, self.recipe, self.rollouts, probe, number)
 
 
 def find_subject(house: House, substrate: str, recipe: str, rollouts: int) -> Subject:
-    """Check and seal what is to be calibrated. `recipe` "" and `rollouts` 0: the drop-in's own.
+    """Check, seal and record what is to be calibrated; `recipe` "", `rollouts` 0: the drop-in's.
 
     Raises BadDropIn with the rules that it breaks.
     """
@@ -54,12 +60,16 @@ def find_subject(house: House, substrate: str, recipe: str, rollouts: int) -> Su
     if findings := check_dropin(folder):
         raise BadDropIn("\n".join(str(finding) for finding in findings))
     dropin = read_dropin(folder)
-    snapshot = house.store.seal(dropin)
-    recipe = recipe or snapshot.manifest.recipe
-    if not (snapshot.root / "recipes" / f"{recipe}.py").is_file():
-        there = sorted(path.stem for path in (snapshot.root / "recipes").glob("*.py"))
-        raise BadDropIn(f"wanted recipe {recipe!r}, found {there} in the substrate; choose one")
-    judge = house.store.seal_judge(dropin)
+    with house.store.hold():  # until what is sealed is on record
+        snapshot = house.store.seal(dropin)
+        recipe = recipe or snapshot.manifest.recipe
+        if not (snapshot.root / "recipes" / f"{recipe}.py").is_file():
+            there = sorted(path.stem for path in (snapshot.root / "recipes").glob("*.py"))
+            raise BadDropIn(f"wanted recipe {recipe!r}, found {there} in the substrate; choose one")
+        judge = house.store.seal_judge(dropin)
+        if house.ledger.substrate(snapshot.digest) is None:
+            manifest, name = snapshot.manifest.model_dump_json(), snapshot.manifest.name
+            house.ledger.append(Substrate(sha256=snapshot.digest, name=name, manifest=manifest))
     return Subject(snapshot, judge, recipe, rollouts or snapshot.manifest.budget.rollouts)
 
 
@@ -68,27 +78,12 @@ async def calibrate(
 ) -> list[Calibration]:
     """Have `runs` runs of the recipe and every probe on record. Returns all rows of the subject.
 
-    Raises flows.clean_run.RunFailed where infrastructure keeps failing, SnapshotDamaged.
+    Raises flows.clean_run.RunFailed where infrastructure keeps failing, SnapshotDamaged, and
+    flows.lease.CampaignBusy where another process calibrates the same.
     """
-    snapshot = subject.snapshot
-    await asyncio.to_thread(house.store.verify, snapshot)
-    if house.ledger.substrate(snapshot.digest) is None:
-        manifest, name = snapshot.manifest.model_dump_json(), snapshot.manifest.name
-        house.ledger.append(Substrate(sha256=snapshot.digest, name=name, manifest=manifest))
-    there = {(row.probe, row.number) for row in recorded(house, subject)}
-    gate = asyncio.Semaphore(at_once or runs_at_once(snapshot))
-
-    async def through_gate(number: int) -> None:
-        async with gate:
-            await _run(house, subject, number)
-
-    async with asyncio.TaskGroup() as group:
-        for number in range(1, runs + 1):
-            if ("recipe", number) not in there:
-                group.create_task(through_gate(number))
-    for probe in PROBES:
-        if (probe, 1) not in there:
-            await _probe(house, subject, probe)
+    end = "wait for it; the same command then adds what is missing"
+    async with held_lease(house.ledger, subject.name, subject.name, end):
+        await _calibrate(house, subject, runs, at_once)
     house.drop_anchor()
     return recorded(house, subject)
 
@@ -186,22 +181,41 @@ def _summary(rows: Sequence[Calibration]) -> Summary:
     )
 
 
+async def _calibrate(house: House, subject: Subject, runs: int, at_once: int) -> None:
+    snapshot = subject.snapshot
+    await asyncio.to_thread(house.store.verify, snapshot)
+    there = {(row.probe, row.number) for row in recorded(house, subject)}
+    gate = asyncio.Semaphore(at_once or runs_at_once(snapshot))
+
+    async def through_gate(number: int) -> None:
+        async with gate:
+            await _run(house, subject, number)
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(1, runs + 1):
+            if ("recipe", number) not in there:
+                group.create_task(through_gate(number))
+    for probe in PROBES:
+        if (probe, 1) not in there:
+            await _probe(house, subject, probe)
+
+
 async def _run(house: House, subject: Subject, number: int) -> None:
     """One run of the unmodified recipe, recorded with its dev and its external score."""
-    digest, recipe, rollouts = subject.snapshot.digest[:12], subject.recipe, subject.rollouts
+    rollouts = subject.rollouts
     columns = await clean_run(
         house,
         # The manifest's own budget may have a bound on tokens too, as that of a trial has then.
         Bench(
             subject.snapshot,
             subject.judge,
-            recipe,
+            subject.recipe,
             None if rollouts == subject.snapshot.manifest.budget.rollouts else rollouts,
             await asyncio.to_thread(best_level),
         ),
         StandingRecipe(),
         seed=subject.seed("recipe", number),
-        name=f"calibration/{digest}-{recipe}-{rollouts}-{number}",
+        name=f"{subject.name}-{number}",
     )
     house.ledger.append(Calibration(**_key(subject, "recipe", number), **columns))
 

@@ -1,16 +1,22 @@
-"""The lease on a campaign: one process conducts it, notices a request to stop, and lets go."""
+"""Leases: one process conducts a campaign, notices a request to stop, and lets go.
+
+A calibration has a lease too, and whoever clears up takes one for a moment.
+"""
 
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from flows.house import House
-from flows.process import ProcessMark, is_alive, mark
+from flows.process import ProcessMark, began, is_alive, mark
+from policies.ledger import Ledger
 
 LEASE_SECONDS = 30.0
 BEAT_SECONDS = 0.5
+FORGOTTEN_SECONDS = 86_400.0  # after which the lease of another host that ran out is nobody's
 
 
 class CampaignBusy(RuntimeError):
@@ -44,6 +50,41 @@ def is_dead(name: str) -> bool:
     )
 
 
+def live_leases(ledger: Ledger) -> dict[str, float]:
+    """The leases that a process may still work under, and since when at the earliest it may.
+
+    Of a process of this host that is when it began, in seconds of the epoch; of another host's
+    nothing is known: 0. One that ran out there a day ago is nobody's.
+    """
+    found = {}
+    for lease in ledger.leases():
+        host, pid, started = lease.holder.rsplit(":", 2)
+        if host != socket.gethostname():
+            if lease.expires_at.timestamp() + FORGOTTEN_SECONDS > time.time():
+                found[lease.name] = 0.0
+        elif not is_dead(lease.holder):
+            found[lease.name] = began(ProcessMark(pid=int(pid), started=int(started)))
+    return found
+
+
+@contextmanager
+def borrowed(ledger: Ledger, name: str) -> Iterator[bool]:
+    """Hold a lease that nobody works under, for a moment; False where somebody does.
+
+    That of a process that died is left as it was found: it says that there is something to resume.
+    """
+    dead = ledger.lease_holder(name)
+    if name in live_leases(ledger) or not _claim(ledger, name, holder()):
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        ledger.release_lease(name, holder())
+        if dead is not None:
+            ledger.claim_lease(name, dead, 0.0)
+
+
 @asynccontextmanager
 async def held(house: House, campaign_id: str) -> AsyncIterator[None]:
     """Hold the campaign's lease for the length of the block.
@@ -52,31 +93,44 @@ async def held(house: House, campaign_id: str) -> AsyncIterator[None]:
     block, after everything in it was cancelled: CampaignStopped when `seedbed stop` asked for that,
     LeaseLost when the lease is another's, and whatever keeps the lease from being renewed.
     """
-    ledger, name, me = house.ledger, lease_name(campaign_id), holder()
-    asked = len(ledger.events(campaign_id, kind="stop.requested"))
-    if not ledger.claim_lease(name, me, LEASE_SECONDS):
-        other = ledger.lease_holder(name)
-        if other is not None and is_dead(other):
-            ledger.release_lease(name, other)
-        if not ledger.claim_lease(name, me, LEASE_SECONDS):
-            raise CampaignBusy(
-                f"wanted to conduct {campaign_id}, but process {other} does; wait for it, or end "
-                f"it with `seedbed stop {campaign_id}`"
+    asked = len(house.ledger.events(campaign_id, kind="stop.requested"))
+
+    def look_up() -> None:
+        if len(house.ledger.events(campaign_id, kind="stop.requested")) > asked:
+            raise CampaignStopped(
+                f"{campaign_id} was stopped; go on with `seedbed resume {campaign_id}`"
             )
+
+    end = f"wait for it, or end it with `seedbed stop {campaign_id}`"
+    async with held_lease(house.ledger, lease_name(campaign_id), campaign_id, end, look_up):
+        yield
+
+
+@asynccontextmanager
+async def held_lease(
+    ledger: Ledger, name: str, what: str, end: str, look_up: Callable[[], None] = lambda: None
+) -> AsyncIterator[None]:
+    """Hold a lease for the length of the block, and raise in it what `look_up` raises meanwhile.
+
+    `what` is conducted under it, `end` says how to get it from another. Raises CampaignBusy, and
+    in the block LeaseLost.
+    """
+    me = holder()
+    if not _claim(ledger, name, me):
+        raise CampaignBusy(
+            f"wanted to conduct {what}, but process {ledger.lease_holder(name)} does; {end}"
+        )
 
     async def beat() -> None:
         renewed = asyncio.get_running_loop().time()
         while True:
             await asyncio.sleep(BEAT_SECONDS)
-            if len(ledger.events(campaign_id, kind="stop.requested")) > asked:
-                raise CampaignStopped(
-                    f"{campaign_id} was stopped; go on with `seedbed resume {campaign_id}`"
-                )
+            look_up()
             if asyncio.get_running_loop().time() - renewed > LEASE_SECONDS / 3:
                 # Claimed and not renewed: one that ran out while nobody wanted it is still ours.
                 if not ledger.claim_lease(name, me, LEASE_SECONDS):
                     raise LeaseLost(
-                        f"wanted to renew the lease on {campaign_id}, found that another process "
+                        f"wanted to renew the lease on {what}, found that another process "
                         "holds it; look at what that one does with `seedbed report`"
                     )
                 renewed = asyncio.get_running_loop().time()
@@ -95,3 +149,13 @@ async def held(house: House, campaign_id: str) -> AsyncIterator[None]:
     finally:
         beating.cancel()
         ledger.release_lease(name, me)
+
+
+def _claim(ledger: Ledger, name: str, me: str) -> bool:
+    """Take a lease that is free, or that a process had which is dead."""
+    if ledger.claim_lease(name, me, LEASE_SECONDS):
+        return True
+    other = ledger.lease_holder(name)
+    if other is not None and is_dead(other):
+        ledger.release_lease(name, other)
+    return ledger.claim_lease(name, me, LEASE_SECONDS)

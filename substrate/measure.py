@@ -32,7 +32,9 @@ from substrate.run import (
     open_regular,
     quote,
 )
-from substrate.store import Snapshot, tree_sha256
+from substrate.scorer import read_problems
+from substrate.store import Judge, Snapshot, tree_sha256
+from substrate.tree import remove_tree
 from substrate.walls import Level, Walls
 
 CONFIG = "adapter_config.json"
@@ -94,12 +96,30 @@ def seal_folder(unsealed: Path, into: Path) -> SealedAdapter:
     """Rename a folder in `into` that has the two files of an adapter to its hash, read-only."""
     sha256 = tree_sha256(unsealed)
     sealed = into / sha256
-    if not sealed.exists():
+    try:
+        os.utime(sealed)  # so that `discard_adapter` leaves it
+    except FileNotFoundError:
         for name in (CONFIG, WEIGHTS):
             (unsealed / name).chmod(0o444)
         unsealed.chmod(0o555)  # before it has its name: a process may die in between
         unsealed.rename(sealed)
     return SealedAdapter(sealed, sha256)
+
+
+def discard_adapter(sealed: Path, since: float) -> bool:
+    """Remove a sealed adapter that no run has delivered since then (seconds of the epoch).
+
+    False where one has, also in this moment: it is put aside, looked at again, and put back.
+    """
+    if sealed.lstat().st_mtime >= since:
+        return False
+    aside = sealed.with_name(f"{UNSEALED}{secrets.token_hex(8)}")
+    sealed.rename(aside)
+    if aside.lstat().st_mtime >= since and not sealed.exists():
+        aside.rename(sealed)
+        return False
+    remove_tree(aside)
+    return True
 
 
 def adapter_damage(folder: Path, sha256: str) -> str | None:
@@ -180,6 +200,25 @@ async def measure_completion(
         return Measured(Outcome.INFRASTRUCTURE, quote(str(error), names), None)
 
 
+def metric_version(snapshot: Snapshot, problems_sha256: str) -> str:
+    """Hash of the evaluation's code and of the problems: scores of two versions do not compare.
+
+    `training/` counts: an evaluation may import what it needs from it.
+    """
+    digest = hashlib.sha256()
+    for entry in snapshot.entries:
+        if entry.path.startswith(("evaluation/", "training/")) and entry.sha256 is not None:
+            digest.update(f"{entry.path} {entry.sha256}\n".encode())
+    digest.update(f"problems {problems_sha256}\n".encode())
+    return digest.hexdigest()
+
+
+def external_version(snapshot: Snapshot, judge: Judge) -> str:
+    """The `metric_version` of external scores that this judge gives on this snapshot."""
+    _, sha256 = read_problems(str(judge.external), set(judge.canaries))
+    return metric_version(snapshot, sha256)
+
+
 async def _answers(
     snapshot: Snapshot,
     adapter: SealedAdapter,
@@ -257,7 +296,7 @@ async def _score(
             for domain in sorted(set(domains))
         },
         "metric": scored.metric,
-        "metric_version": _metric_version(snapshot, problems_sha256),
+        "metric_version": metric_version(snapshot, problems_sha256),
         "engine": reply.engine,
     }
     return Measured(Outcome.EVALUATED, "", score)
@@ -305,16 +344,3 @@ def _open_delivered(folder: int, name: str) -> BinaryIO:
 
 def _mean(values: Sequence[float]) -> dict[str, Any]:
     return {"value": math.fsum(values) / len(values), "n": len(values)}
-
-
-def _metric_version(snapshot: Snapshot, problems_sha256: str) -> str:
-    """Hash of the evaluation's code and of the problems: scores of two versions do not compare.
-
-    `training/` counts: an evaluation may import what it needs from it.
-    """
-    digest = hashlib.sha256()
-    for entry in snapshot.entries:
-        if entry.path.startswith(("evaluation/", "training/")) and entry.sha256 is not None:
-            digest.update(f"{entry.path} {entry.sha256}\n".encode())
-    digest.update(f"problems {problems_sha256}\n".encode())
-    return digest.hexdigest()
