@@ -11,6 +11,7 @@ from flows.settings import Settings
 from policies.database import UnknownSchema
 from policies.ledger import verify_chain
 from substrate.cgroup_parents import why_no_cgroups
+from substrate.custody import custody_here
 from substrate.isolation import LEVELS, NoWalls, best_level, how_to_raise, why_not
 from substrate.store import SnapshotDamaged
 
@@ -35,7 +36,7 @@ def examine() -> list[Finding]:
     """
     findings = [_python(), _writable(), _disk()]
     usable = all(finding.ok for finding in findings)
-    findings[1:1] = [_isolation(), _jail_limits()]
+    findings[1:1] = [_isolation(), _jail_limits(), _custody()]
     if usable:
         try:
             findings += [_chain(), *_snapshots(), *_campaigns()]
@@ -71,6 +72,21 @@ def _jail_limits() -> Finding:
     if reason is not None:
         found = f"20 looks a second; no control groups: {reason}"
     return Finding("limits", True, found, "")
+
+
+def _custody() -> Finding:
+    """Whose user a scorer is here. Either will do: no jail has the judge in it."""
+    there = Settings().store
+    while not there.exists():
+        there = there.parent
+    custody = custody_here(there.resolve())
+    found = f"{custody}: scorers have a user of their own"
+    if custody == "same-user":
+        found = (
+            f"{custody}: scorers run as the controller's user; to raise it, be root, with a home "
+            "that others may pass through"
+        )
+    return Finding("custody", True, found, "")
 
 
 def _writable() -> Finding:

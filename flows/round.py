@@ -185,6 +185,7 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
             slots=accounts,
             worker=campaign.worker,
             isolation="; ".join(sorted({account.isolation for account in accounts})),
+            custody="; ".join(sorted({account.custody for account in accounts} - {""})),
             spend=_spend(house, campaign_id, number),
             integrity=[
                 IntegrityEvent(

@@ -46,7 +46,8 @@ def report_markdown(report: RoundReport) -> str:
         f"# Round {report.round} of {code(report.campaign)}",
         "",
         f"Policy version {results.policy_version}, recipe {code(results.recipe)}, worker "
-        f"{code(account.worker)}, isolation {code(account.isolation)}.",
+        f"{code(account.worker)}, isolation {code(account.isolation)}"
+        f"{f', custody {code(account.custody)}' if account.custody else ''}.",
         "",
         *_banner([report]),
     ]

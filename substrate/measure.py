@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from substrate.custody import Scorer, ScorerFailed, graded, scorer_of
+from substrate.custody import Custody, Scorer, ScorerFailed, custody_of, graded, scorer_of
 from substrate.dropin import ScoredSet
 from substrate.fork import Fork
 from substrate.interpreter import interpreter, python_places
@@ -60,6 +60,7 @@ class Measured:
     reason: str  # why, "" for `evaluated`
     score: dict[str, Any] | None  # value, n, domains, metric, metric_version, engine
     strangers: int = 0  # peers beside the controller that spoke to the scorer meanwhile
+    custody: Custody | None = None  # of the scorer that gave the score
 
 
 class _Reply(BaseModel):
@@ -174,7 +175,8 @@ async def measure(
             if isinstance(reply, Measured):
                 return reply
             found = await _score(snapshot, scorer, reply, asked["sha256"], scored)
-            return replace(found, strangers=(await scorer.ask("count"))["strangers"])
+            said = await scorer.ask("count")
+            return replace(found, strangers=said["strangers"], custody=custody_of(said["uid"]))
     except (ScorerFailed, RuntimeError, KeyError) as error:
         names = {snapshot.root: "<snapshot>", problems: "<problems>"}
         return Measured(Outcome.INFRASTRUCTURE, quote(str(error), names), None)
