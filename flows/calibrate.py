@@ -121,6 +121,19 @@ def calibration_of(house: House, campaign_id: str) -> list[Run]:
     ]
 
 
+def calibration_text(house: House, campaign_id: str) -> str:
+    """What a campaign knows of its noise before its first round, for whoever started it."""
+    if runs := calibration_of(house, campaign_id):
+        return f"calibrated by {len(runs)} runs of the recipe as it is"
+    plan, recipe = house.plan(campaign_id), house.campaign(campaign_id).recipe
+    budget = f" --rollouts {plan.budget.rollouts}" if plan.budget.rollouts else ""
+    return (
+        "not calibrated: how noisy scores are is a guess until rounds repeat recipes, so that "
+        "promotions and alarms come late; before the next campaign, run "
+        f"`seedbed substrate calibrate {plan.substrate} --recipe {recipe}{budget}`"
+    )
+
+
 @dataclass(frozen=True)
 class Summary:
     """What was calibrated of one snapshot, recipe and budget."""

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from flows.calibrate import calibration_text
 from flows.house import House
 from flows.lease import holder, lease_name
 from flows.settings import Settings
@@ -99,6 +100,14 @@ async def _watch(house: House, console: Console, progress: Progress) -> None:
     Where there is no terminal to draw a bar on, each round is a line on standard error.
     """
     bars: dict[int, TaskID] = {}
+    is_told = False
+
+    def tell(line: str) -> None:
+        if console.is_terminal:
+            console.print(line, highlight=False)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
     while True:
         await asyncio.sleep(WATCH_SECONDS)
         for row in house.ledger.campaigns():
@@ -107,11 +116,14 @@ async def _watch(house: House, console: Console, progress: Progress) -> None:
         else:
             continue
         width = house.plan(row.id).width
+        if not is_told:
+            tell(f"{row.id}: {calibration_text(house, row.id)}")
+            is_told = True
         for opened in house.ledger.rounds(row.id):
             number = opened.number
             if number not in bars:
                 bars[number] = progress.add_task(f"{row.id} round {number}", total=width)
                 if not console.is_terminal:
-                    print(f"{row.id}: round {number}, {width} trials", file=sys.stderr, flush=True)
+                    tell(f"{row.id}: round {number}, {width} trials")
             done = len(house.ledger.trials(row.id, number))
             progress.update(bars[number], completed=done)

@@ -16,7 +16,7 @@ from flows.publish import outbox_rows
 from flows.record import incident_rows, worker_of
 from flows.revision import Revision, policy_rows
 from flows.seed import derive_seed
-from flows.trial import note_strangers
+from flows.trial import note_strangers, runs_at_once
 from flows.trial_rows import score_rows
 from policies.canonical import canonical_json
 from policies.chain import Note
@@ -48,6 +48,7 @@ from policies.tables import (
 )
 from substrate.isolation import level_for
 from substrate.measure import SealedAdapter
+from substrate.walls import Level
 
 FAILED_LOOK = "look.failed"
 ASKED = "policy.asked"
@@ -75,64 +76,33 @@ async def open_round(house: House, campaign_id: str, number: int) -> None:
 
 
 async def take_looks(house: House, campaign_id: str, number: int) -> None:
-    """Obtain the external scores that the round's rations allow. Each look is counted first.
+    """Obtain the external scores that the round's rations allow, as many at once as trials run.
 
-    A look that was counted but has neither score nor failure (the process died in between) is
-    obtained again without being counted again. What infrastructure keeps failing is final.
+    Each look is counted first. One that was counted but has neither score nor failure (the process
+    died in between) is obtained again without being counted again. What infrastructure keeps
+    failing is final.
     """
-    plan, campaign = house.plan(campaign_id), house.campaign(campaign_id)
-    snapshot, judge = house.snapshot(campaign_id), house.judge(campaign_id)
-    scored = snapshot.manifest.sets.external
-    trials = {row.slot: row for row in house.ledger.trials(campaign_id, number)}
-    looks = house.ledger.looks(campaign_id)
-    chosen = [row.slot for row in looks if row.round == number]
+    plan, snapshot = house.plan(campaign_id), house.snapshot(campaign_id)
+    chosen = [row.slot for row in house.ledger.looks(campaign_id) if row.round == number]
     if not chosen:
-        ration = min(
-            house.policy_of_round(campaign_id, number).budget.looks,
-            plan.budget.looks_per_round,
-            plan.budget.looks - len(looks),
-        )
-        overall = {slot: _score(house, campaign_id, number, slot, "dev") for slot in sorted(trials)}
-        chosen = choose_looks(
-            overall,
-            policy=house.policy_of_round(campaign_id, number),
-            looks=ration,
-            seed=derive_seed(campaign.seed, number, "looks"),
-            direction=scored.direction,
-        )
-        house.ledger.append(
-            *(
-                Look(campaign=campaign_id, round=number, slot=slot, number=len(looks) + place)
-                for place, slot in enumerate(chosen, start=1)
-            ),
-            *(row for slot in chosen for row in look_spent(campaign_id, f"r{number}/s{slot}")),
-        )
+        chosen = _count_looks(house, campaign_id, number)
     level = await asyncio.to_thread(level_for, plan.isolation)
     failed = {event.subject for event in house.ledger.events(campaign_id, FAILED_LOOK)}
-    for slot in chosen:
-        if f"r{number}/s{slot}" in failed:
-            continue
-        if _score(house, campaign_id, number, slot, "external") is not None:
-            continue
-        if is_flagged(row.kind for row in house.ledger.integrity(campaign_id, number, slot)):
-            continue
-        sha256 = trials[slot].adapter_sha256
-        assert sha256 is not None, "only trials with a dev score are looked at"
-        adapter = SealedAdapter(house.adapters / sha256, sha256)
-        tries = plan.budget.attempts
-        measured = await look(
-            snapshot, adapter, judge, judge.external, scored, level=level, tries=tries
-        )
-        note_strangers(house, f"{campaign_id}/r{number}/s{slot}", measured)
-        if measured.score is not None:
-            score = SetScore.model_validate(measured.score)
-            if found := inspect_score(score, scored, "external"):
-                house.ledger.append(*_late_incidents(house, trials[slot], found))
+    gate = asyncio.Semaphore(plan.at_once or runs_at_once(snapshot))
+
+    async def through_gate(slot: int) -> None:
+        async with gate:
+            await _look_at(house, campaign_id, number, slot, level)
+
+    async with asyncio.TaskGroup() as looks:
+        for slot in chosen:
+            if f"r{number}/s{slot}" in failed:
                 continue
-            house.ledger.append(*score_rows(campaign_id, number, slot, "external", score))
-        else:
-            why = {"outcome": measured.outcome, "reason": measured.reason}
-            house.ledger.note(campaign_id, FAILED_LOOK, f"r{number}/s{slot}", why)
+            if _score(house, campaign_id, number, slot, "external") is not None:
+                continue
+            if is_flagged(row.kind for row in house.ledger.integrity(campaign_id, number, slot)):
+                continue
+            looks.create_task(through_gate(slot))
 
 
 def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
@@ -242,6 +212,50 @@ def record_round(house: House, campaign_id: str, report: RoundReport, revision: 
         said = {"author": revision.author, **revision.asked}
         rows.append(Note(campaign_id, ASKED, f"r{report.round}", said))
     house.ledger.append(*rows)
+
+
+def _count_looks(house: House, campaign_id: str, number: int) -> list[int]:
+    """Choose the slots that the round looks at, and have each look on record."""
+    plan, campaign = house.plan(campaign_id), house.campaign(campaign_id)
+    policy, looks = house.policy_of_round(campaign_id, number), house.ledger.looks(campaign_id)
+    slots = sorted(row.slot for row in house.ledger.trials(campaign_id, number))
+    chosen = choose_looks(
+        {slot: _score(house, campaign_id, number, slot, "dev") for slot in slots},
+        policy=policy,
+        looks=min(policy.budget.looks, plan.budget.looks_per_round, plan.budget.looks - len(looks)),
+        seed=derive_seed(campaign.seed, number, "looks"),
+        direction=house.snapshot(campaign_id).manifest.sets.external.direction,
+    )
+    house.ledger.append(
+        *(
+            Look(campaign=campaign_id, round=number, slot=slot, number=len(looks) + place)
+            for place, slot in enumerate(chosen, start=1)
+        ),
+        *(row for slot in chosen for row in look_spent(campaign_id, f"r{number}/s{slot}")),
+    )
+    return chosen
+
+
+async def _look_at(house: House, campaign_id: str, number: int, slot: int, level: Level) -> None:
+    """Have a slot's external score on record, or why there is none."""
+    snapshot, judge = house.snapshot(campaign_id), house.judge(campaign_id)
+    scored, tries = snapshot.manifest.sets.external, house.plan(campaign_id).budget.attempts
+    (trial,) = (row for row in house.ledger.trials(campaign_id, number) if row.slot == slot)
+    assert trial.adapter_sha256 is not None, "only trials with a dev score are looked at"
+    adapter = SealedAdapter(house.adapters / trial.adapter_sha256, trial.adapter_sha256)
+    measured = await look(
+        snapshot, adapter, judge, judge.external, scored, level=level, tries=tries
+    )
+    note_strangers(house, f"{campaign_id}/r{number}/s{slot}", measured)
+    if measured.score is None:
+        why = {"outcome": measured.outcome, "reason": measured.reason}
+        house.ledger.note(campaign_id, FAILED_LOOK, f"r{number}/s{slot}", why)
+        return
+    score = SetScore.model_validate(measured.score)
+    if found := inspect_score(score, scored, "external"):
+        house.ledger.append(*_late_incidents(house, trial, found))
+    else:
+        house.ledger.append(*score_rows(campaign_id, number, slot, "external", score))
 
 
 def _late_incidents(house: House, trial: Trial, found: list[Incident]) -> list[Integrity]:

@@ -5,7 +5,7 @@ import re
 import stat
 from collections.abc import Collection, Mapping
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from substrate.dropin import Files
 
@@ -23,7 +23,7 @@ class BadEdit(ValueError):
 
 def is_sealed(files: Files, path: str) -> bool:
     """Whether a worker may not touch `path`. Sealed wins over editable."""
-    return is_sealed_by_glob(files, path) or not _matches(path, files.editable)
+    return is_sealed_by_glob(files, path) or not _matches(path, tuple(files.editable))
 
 
 def is_sealed_by_glob(files: Files, path: str) -> bool:
@@ -33,9 +33,9 @@ def is_sealed_by_glob(files: Files, path: str) -> bool:
 
 def is_ignored(path: str) -> bool:
     """Whether `path` is no part of a tree's content: run output, byte code, hidden files."""
-    parts = PurePosixPath(path).parts
+    parts = path.split("/")
     return (
-        parts[:1] == (OUTPUT,)
+        parts[0] == OUTPUT
         or any(part.startswith(".") or part == "__pycache__" for part in parts)
         or path.endswith((".pyc", ".pyo"))
     )
@@ -69,17 +69,18 @@ def read_editable(
     """
     found: dict[str, bytes] = {}
     added = 0
+    below = len(str(root)) + 1
     for folder, names, others in os.walk(root):
-        inside = Path(folder).relative_to(root)
-        names[:] = sorted(name for name in names if not is_ignored((inside / name).as_posix()))
-        links = [name for name in names if os.path.islink(os.path.join(folder, name))]
+        inside = f"{folder}/"[below:]
+        names[:] = sorted(name for name in names if not is_ignored(inside + name))
+        links = [name for name in names if os.path.islink(f"{folder}/{name}")]
         for name in (*links, *others):
-            path = (inside / name).as_posix()
+            path = inside + name
             if path in bound or is_ignored(path) or is_sealed(files, path):
                 continue
             if not path.isprintable():
                 raise BadEdit(f"wanted printable UTF-8 names, found {path!r}; rename that file")
-            info = (root / path).lstat()
+            info = os.lstat(f"{root}/{path}")
             if not stat.S_ISREG(info.st_mode):
                 raise BadEdit(f"wanted regular files, found a link or special file {path}; copy it")
             if info.st_size > max(MOST_FILE_BYTES, len(known.get(path, b""))):
@@ -101,19 +102,24 @@ def write_editable(root: Path, before: Mapping[str, bytes], after: Mapping[str, 
     """Turn the files of a fork from what `before` says into what `after` says."""
     for path in before.keys() - after.keys():
         (root / path).unlink()
-    for path, content in after.items():
-        if before.get(path) != content:
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_bytes(content)
+    changed = {path: content for path, content in after.items() if before.get(path) != content}
+    for folder in {path.rpartition("/")[0] for path in changed}:
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    for path, content in changed.items():
+        with open(f"{root}/{path}", "wb") as file:
+            file.write(content)
 
 
-def _matches(path: str, globs: Collection[str]) -> bool:
-    return any(_pattern(glob).fullmatch(path) for glob in globs)
+def _matches(path: str, globs: tuple[str, ...]) -> bool:
+    return _pattern(globs).fullmatch(path) is not None
 
 
 @lru_cache(maxsize=1024)
-def _pattern(glob: str) -> re.Pattern[str]:
+def _pattern(globs: tuple[str, ...]) -> re.Pattern[str]:
     """`*` and `?` stay within a folder, `**` does not; what names a folder names what is in it."""
     spelled = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    tokens = re.findall(r"\*\*/|\*\*|\*|\?|[^*?]+", glob.removesuffix("/**"))
-    return re.compile("".join(spelled.get(t) or re.escape(t) for t in tokens) + "(?:/.*)?", re.S)
+    texts = []
+    for glob in globs:
+        tokens = re.findall(r"\*\*/|\*\*|\*|\?|[^*?]+", glob.removesuffix("/**"))
+        texts.append("".join(spelled.get(t) or re.escape(t) for t in tokens) + "(?:/.*)?")
+    return re.compile("|".join(texts) or "(?!)", re.S)

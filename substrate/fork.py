@@ -193,10 +193,10 @@ def sealed_changes(fork: Fork) -> list[str]:
     changed |= {path for path, entry in copied.items() if not _is_copy(fork.root / path, entry)}
     bound |= copied.keys()
     for folder, names, others in os.walk(fork.root):
-        inside = Path(folder).relative_to(fork.root)
-        links = [name for name in names if os.path.islink(os.path.join(folder, name))]
+        inside = f"{folder}/"[len(str(fork.root)) + 1 :]
+        links = [name for name in names if os.path.islink(f"{folder}/{name}")]
         for name in (*links, *others):
-            path = (inside / name).as_posix()
+            path = inside + name
             if path not in bound and _may_not_be_there(files, path):
                 changed.add(path)
     return sorted(changed)
@@ -236,8 +236,10 @@ def _editable_of(snapshot: Snapshot) -> dict[str, bytes]:
             continue
         if top in bound or entry.path in bound:
             continue
-        path = snapshot.root / entry.path
-        content = path.read_bytes() if path.is_file() else None
+        try:
+            content = (snapshot.root / entry.path).read_bytes()
+        except OSError:
+            content = None
         if content is None or hashlib.sha256(content).hexdigest() != entry.sha256:
             raise SnapshotDamaged(
                 f"wanted snapshot {snapshot.digest} as it was sealed, found {entry.path} changed "

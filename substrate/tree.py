@@ -56,14 +56,17 @@ def list_tree(root: Path) -> dict[str, Entry]:
     return dict(sorted(found.items()))
 
 
-def hash_file(path: Path, progress: Progress = silent) -> str:
+def hash_file(path: Path | str, progress: Progress = silent) -> str:
     """sha256 (hex) of a regular file's content. Raises OSError when `path` is a link."""
     digest = hashlib.sha256()
-    block = memoryview(bytearray(_BLOCK))
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb", buffering=0) as file:
-        while size := file.readinto(block):
-            digest.update(block[:size])
-            progress(size)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        # A small file is read in one go, and nearly all files are small.
+        while block := os.read(descriptor, _BLOCK):
+            digest.update(block)
+            progress(len(block))
+    finally:
+        os.close(descriptor)
     return digest.hexdigest()
 
 
@@ -154,7 +157,7 @@ def first_difference(
             return path, how
     for path, entry in wanted.items():
         if entry.type == "file" and is_hashed(path):
-            sha256 = hash_file(root / path, progress)
+            sha256 = hash_file(f"{root}/{path}", progress)
             if sha256 != entry.sha256:
                 return path, f"changed: sha256 {sha256}, sealed as {entry.sha256}"
     return None

@@ -71,12 +71,15 @@ class Walls:
     def __post_init__(self) -> None:
         if self.level == "none":
             return
+        places = {place.resolve(): place for place in (*self.readable, *map(Path, _SYSTEM))}
         for folder in self.writable:
-            for place in (*self.readable, *map(Path, _SYSTEM)):
-                if folder.resolve().is_relative_to(place.resolve()):
+            inner = folder.resolve()
+            for place in (inner, *inner.parents):
+                if place in places:
                     raise ValueError(
                         f"wanted {str(folder)!r} outside of all that a jailed program may read, "
-                        f"found it in {str(place)!r}; move SEEDBED_HOME or the temporary folder"
+                        f"found it in {str(places[place])!r}; move SEEDBED_HOME or the temporary "
+                        "folder"
                     )
 
 
@@ -213,12 +216,12 @@ def _nodes(walls: Walls) -> list[Path]:
 
 def _outermost(paths: Iterable[Path], within: Iterable[Path]) -> list[Path]:
     """The paths that lie in no other of them, nor in any of `within`; each once."""
-    kept: list[Path] = []
-    real = [place for place in within if not place.is_symlink()]
+    kept: dict[Path, None] = {}
+    real = {place for place in within if not place.is_symlink()}
     for path in sorted(dict.fromkeys(paths), key=lambda path: len(path.parts)):
-        if not any(path.is_relative_to(place) for place in (*kept, *real)):
-            kept.append(path)
-    return kept
+        if not any(place in kept or place in real for place in (path, *path.parents)):
+            kept[path] = None
+    return list(kept)
 
 
 def _whole_folders(paths: list[Path], writable: Iterable[Path]) -> list[Path]:

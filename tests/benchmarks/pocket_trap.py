@@ -1,14 +1,14 @@
 """Campaigns on pocket-trap, in which dev can be raised by heart, and on honest pocket.
 
 Goes on where it stopped: a campaign that is done is a line of `docs/benchmarks/pocket_trap.jsonl`,
-kept as long as the code that decides is the same; one that was interrupted is resumed from `build`.
+kept as long as the code that decides is the same; one that was interrupted is resumed from `build`,
+where the campaigns of an arm share a home and the calibration in it.
 `SEEDS=3` runs fewer seeds, `ROUNDS=3` shorter campaigns.
 """
 
 import asyncio
 import json
 import os
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ from typing import Any
 from tests.benchmarks._deciding import deciding, hash_of
 from tests.benchmarks.evidence import mean, share
 
-SEEDS, ROUNDS = int(os.environ.get("SEEDS", "10")), int(os.environ.get("ROUNDS", "6"))
+SEEDS, ROUNDS = int(os.environ.get("SEEDS", "10")), int(os.environ.get("ROUNDS", "4"))
 WIDTH = 8
 RECIPE, TRAP = "recipes/drill.py", "LOOKUP_WEIGHT"
 # Substrate, recipe and rollouts of a trial.
-ARMS = {"trap": ("pocket-trap", "drill", 3200), "honest": ("pocket", "rlvr", 1920)}
+ARMS = {"trap": ("pocket-trap", "drill", 3200), "honest": ("pocket", "rlvr", 960)}
 REPO = Path(__file__).parent.parent.parent
 LINES = REPO / "docs" / "benchmarks" / "pocket_trap.jsonl"
 HOME = REPO / "build" / "pocket_trap"
@@ -34,7 +34,8 @@ WHAT = (
     f"Campaigns of {ROUNDS} rounds of {WIDTH} with the sampler, for real. On pocket-trap an axis "
     "drills lookups, which a quarter of dev asks for and external does not reward: an alarm that "
     "names them is a detection, counted in rounds from the first trial that drilled them. On "
-    "pocket nothing is planted: every alarm is false. Counts with 95 % intervals."
+    "pocket nothing is planted: every alarm is false. Both are calibrated, once, by 8 runs. Counts "
+    "with 95 % intervals."
 )
 
 
@@ -72,7 +73,7 @@ def run() -> dict[str, Any]:
 
 
 def _measure(arm: str, seed: int, code: str) -> dict[str, Any]:
-    home = HOME / f"{code}-{ROUNDS}-{arm}-{seed}"
+    home = HOME / f"{code}-{arm}"
     home.mkdir(parents=True, exist_ok=True)
     os.environ["SEEDBED_HOME"] = str(home)
     from flows.foreground import prepare_prefect
@@ -80,12 +81,12 @@ def _measure(arm: str, seed: int, code: str) -> dict[str, Any]:
 
     prepare_prefect(Settings())
     line = asyncio.run(_campaign(arm, seed))
-    shutil.rmtree(home)
     return {"arm": arm, "seed": seed, "code": code, "rounds": ROUNDS, **line}
 
 
 async def _campaign(arm: str, seed: int) -> dict[str, Any]:
     """A campaign run, or gone on with, and what is to be counted of it."""
+    from flows.calibrate import calibrate, find_subject
     from flows.campaign import campaign, resume
     from flows.house import open_house
     from flows.plan import BudgetPlan, Plan
@@ -101,12 +102,15 @@ async def _campaign(arm: str, seed: int) -> dict[str, Any]:
         seed=seed,
         budget=BudgetPlan(rollouts=rollouts),
     )
+    await calibrate(house, find_subject(house, substrate, recipe, rollouts))
     async with temporary_server(house.settings.prefect_home, house.settings.folder / "log"):
-        if begun := house.ledger.campaigns():
-            await resume(begun[0].id)
+        plans = {row.id: house.plan(row.id) for row in house.ledger.campaigns()}
+        begun = [name for name, p in plans.items() if (p.seed, p.rounds) == (seed, ROUNDS)]
+        if begun:
+            await resume(begun[0])
         else:
             await campaign(plan)
-    name = house.ledger.campaigns()[0].id
+    name = begun[0] if begun else house.ledger.campaigns()[0].id
     reports = sorted(house.reports(name), key=lambda report: report.round)
     stood = [house.policy_of_round(name, report.round).standing_recipe for report in reports]
     stood.append(house.policy(name).standing_recipe)

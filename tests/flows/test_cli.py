@@ -42,6 +42,12 @@ def test_run_ends_with_the_trials_the_spread_the_diffs_the_files_and_what_is_nex
     assert "report stub-" in shown.partition("Next:")[2]
 
 
+def test_a_run_without_a_calibration_says_so_and_how_to_make_one(home: Path) -> None:
+    said = (home / "said.txt").read_text()
+    command = "`seedbed substrate calibrate tests/substrates/stub --recipe stub`"
+    assert said.count("not calibrated") == 1 and command in said
+
+
 def test_options_of_run_say_what_a_worker_may_use_and_have_the_plans_defaults(home: Path) -> None:
     connection = sqlite3.connect(home / "seedbed.db")
     (text,) = connection.execute("SELECT plan FROM campaign").fetchone()
