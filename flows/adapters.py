@@ -46,9 +46,9 @@ def namings(house: House, rows: Collection[Campaign], snapshots: list[str]) -> I
 
 def removed(house: House) -> set[tuple[str, str]]:
     """Campaign and adapter of every removal on record, of campaigns that have all their reports."""
-    found = set()
+    found, known = set[tuple[str, str]](), {row.id for row in house.ledger.campaigns()}
     for event in house.ledger.events(kind=REMOVED):
-        if event.campaign is not None and has_all_reports(house, event.campaign):
+        if event.campaign in known and has_all_reports(house, event.campaign):
             found |= {(event.campaign, sha256) for sha256 in json.loads(event.body)["adapters"]}
     return found
 

@@ -107,9 +107,8 @@ def _disk() -> Finding:
     while not there.exists():
         there = there.parent
     free = shutil.disk_usage(there).free / 2**30
-    return Finding(
-        "disk", free >= FREE_GB, f"{free:.1f} GiB free", f"free at least {FREE_GB:g} GiB"
-    )
+    todo = f"free at least {FREE_GB:g} GiB; `seedbed gc` says what nothing needs any more"
+    return Finding("disk", free >= FREE_GB, f"{free:.1f} GiB free", todo)
 
 
 def _chain() -> Finding:

@@ -26,7 +26,7 @@ Kind = Literal[
     "output of a run that no row has",
     "unfinished export",
     "unfinished adapter",
-    "adapter that no row has",
+    "adapter of a run that no row has",
     "adapter of a complete campaign",
     "unfinished seal",
     "snapshot that no row has",
@@ -107,7 +107,7 @@ def of_adapters(house: House) -> Iterator[Found]:
         if is_unsealed(path):
             yield Found("unfinished adapter", path)
         elif _DIGEST.fullmatch(path.name) and path.name not in named:
-            yield Found("adapter that no row has", path)
+            yield Found("adapter of a run that no row has", path)
 
 
 def of_store(house: House, *, judges: bool = True) -> Iterator[Found]:

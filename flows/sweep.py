@@ -40,7 +40,7 @@ STORED: tuple[Kind, ...] = (
     "judge that no row has",
     "base that no snapshot has",
 )
-SEALED: tuple[Kind, ...] = ("adapter that no row has", "adapter of a complete campaign")
+SEALED: tuple[Kind, ...] = ("adapter of a run that no row has", "adapter of a complete campaign")
 
 
 class SweepRefused(BadHome):

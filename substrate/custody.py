@@ -28,8 +28,8 @@ MOST_REPLY = 256 << 20
 START_SECONDS = 60.0
 
 
-# Whose user a scorer is: one of its own, or the controller's. The judge's files are the controller's
-# alone at either level; a jail has neither them nor a way to the scorer.
+# Whose user a scorer is: one of its own, or the controller's. At either level the judge's files are
+# the controller's alone, and a jail has neither them nor a way to the scorer.
 Custody = Literal["own-user", "same-user"]
 
 
