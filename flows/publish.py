@@ -16,6 +16,8 @@ from typing import Any
 import httpx
 from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+from prefect.client.schemas.sorting import ArtifactSort
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
@@ -185,15 +187,12 @@ async def _shown(client: PrefectClient, row: Outbox, run: str | None) -> uuid.UU
     """The artifact that a row of progress changes: the newest, where it is this flow run's."""
     if row.kind != PROGRESS:
         return None
-    try:
-        path = {"key": row.key}
-        found = await client.request("GET", "/artifacts/{key}/latest", path_params=path)
-    except httpx.HTTPStatusError as error:
-        if error.response.status_code == 404:
-            return None
-        raise
-    latest = found.json()
-    return uuid.UUID(latest["id"]) if latest["flow_run_id"] == run else None
+    wanted = ArtifactFilter(key=ArtifactFilterKey(any_=[row.key]))
+    newest = ArtifactSort.CREATED_DESC
+    for found in await client.read_artifacts(artifact_filter=wanted, sort=newest, limit=1):
+        if found.flow_run_id == (uuid.UUID(run) if run else None):
+            return found.id
+    return None
 
 
 def _links(campaign_id: str) -> str:
