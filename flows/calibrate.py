@@ -44,12 +44,17 @@ class Subject:
     recipe: str
     rollouts: int
 
+    @property
+    def name(self) -> str:
+        """Of its lease, and how the names of its runs begin."""
+        return f"calibration/{self.snapshot.digest[:12]}-{self.recipe}-{self.rollouts}"
+
     def seed(self, probe: Probe, number: int) -> int:
         return derive_seed(0, self.snapshot.digest, self.recipe, self.rollouts, probe, number)
 
 
 def find_subject(house: House, substrate: str, recipe: str, rollouts: int) -> Subject:
-    """Check and seal what is to be calibrated. `recipe` "" and `rollouts` 0: the drop-in's own.
+    """Check, seal and record what is to be calibrated; `recipe` "", `rollouts` 0: the drop-in's.
 
     Raises BadDropIn with the rules that it breaks.
     """
@@ -57,12 +62,16 @@ def find_subject(house: House, substrate: str, recipe: str, rollouts: int) -> Su
     if findings := check_dropin(folder):
         raise BadDropIn("\n".join(str(finding) for finding in findings))
     dropin = read_dropin(folder)
-    snapshot = house.store.seal(dropin)
-    recipe = recipe or snapshot.manifest.recipe
-    if not (snapshot.root / "recipes" / f"{recipe}.py").is_file():
-        there = sorted(path.stem for path in (snapshot.root / "recipes").glob("*.py"))
-        raise BadDropIn(f"wanted recipe {recipe!r}, found {there} in the substrate; choose one")
-    judge = house.store.seal_judge(dropin)
+    with house.store.hold():  # until what is sealed is on record
+        snapshot = house.store.seal(dropin)
+        recipe = recipe or snapshot.manifest.recipe
+        if not (snapshot.root / "recipes" / f"{recipe}.py").is_file():
+            there = sorted(path.stem for path in (snapshot.root / "recipes").glob("*.py"))
+            raise BadDropIn(f"wanted recipe {recipe!r}, found {there} in the substrate; choose one")
+        judge = house.store.seal_judge(dropin)
+        if house.ledger.substrate(snapshot.digest) is None:
+            manifest, name = snapshot.manifest.model_dump_json(), snapshot.manifest.name
+            house.ledger.append(Substrate(sha256=snapshot.digest, name=name, manifest=manifest))
     return Subject(snapshot, judge, recipe, rollouts or snapshot.manifest.budget.rollouts)
 
 
@@ -74,11 +83,11 @@ async def calibrate(
     Raises flows.lease.Busy while another process does that, LeaseLost where one took over,
     flows.clean_run.RunFailed where infrastructure keeps failing, SnapshotDamaged.
     """
-    snapshot, place = subject.snapshot, _place(subject)
+    snapshot = subject.snapshot
     task = f"calibrate {snapshot.manifest.name} ({subject.recipe}, {subject.rollouts} rollouts)"
     otherwise = "end that process: what it has recorded stays"
-    async with leased(house.ledger, place, task=task, otherwise=otherwise):
-        for left in house.settings.forks.glob(f"{place}-*"):  # of one that was killed
+    async with leased(house.ledger, subject.name, task=task, otherwise=otherwise):
+        for left in house.settings.forks.glob(f"{subject.name}-*"):  # of one that was killed
             shutil.rmtree(left, ignore_errors=True)
         await _calibrate(house, subject, runs, at_once or runs_at_once(snapshot))
     return recorded(house, subject)
@@ -193,9 +202,6 @@ def _summary(rows: Sequence[Calibration]) -> Summary:
 async def _calibrate(house: House, subject: Subject, runs: int, at_once: int) -> None:
     snapshot = subject.snapshot
     await asyncio.to_thread(house.store.verify, snapshot)
-    if house.ledger.substrate(snapshot.digest) is None:
-        manifest, name = snapshot.manifest.model_dump_json(), snapshot.manifest.name
-        house.ledger.append(Substrate(sha256=snapshot.digest, name=name, manifest=manifest))
     there = {(row.probe, row.number) for row in recorded(house, subject)}
     gate = asyncio.Semaphore(at_once)
 
@@ -215,20 +221,20 @@ async def _calibrate(house: House, subject: Subject, runs: int, at_once: int) ->
 
 async def _run(house: House, subject: Subject, number: int) -> None:
     """One run of the unmodified recipe, recorded with its dev and its external score."""
-    recipe, rollouts = subject.recipe, subject.rollouts
+    rollouts = subject.rollouts
     columns = await clean_run(
         house,
         # The manifest's own budget may have a bound on tokens too, as that of a trial has then.
         Bench(
             subject.snapshot,
             subject.judge,
-            recipe,
+            subject.recipe,
             None if rollouts == subject.snapshot.manifest.budget.rollouts else rollouts,
             await asyncio.to_thread(best_level),
         ),
         StandingRecipe(),
         seed=subject.seed("recipe", number),
-        name=f"{_place(subject)}-{number}",
+        name=f"{subject.name}-{number}",
     )
     house.ledger.append(Calibration(**_key(subject, "recipe", number), **columns))
 
@@ -263,11 +269,6 @@ async def _probe(house: House, subject: Subject, probe: Probe) -> None:
             account="{}",
         )
     )
-
-
-def _place(subject: Subject) -> str:
-    """Its lease, and how the paths of its runs begin."""
-    return f"calibration/{subject.snapshot.digest[:12]}-{subject.recipe}-{subject.rollouts}"
 
 
 def _key(subject: Subject, probe: Probe, number: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows import cli_campaigns, cli_run
+from flows import cli_campaigns, cli_gc, cli_run
 from flows.cli_campaigns import AsJson, CampaignId
 from flows.cli_policy import policy_commands
 from flows.cli_substrate import substrate_commands
@@ -37,6 +37,7 @@ for conducting in (cli_run.run, cli_run.resume, cli_run.stop, cli_run.export):
     app.command()(conducting)
 app.command()(cli_campaigns.compare)
 app.command()(cli_campaigns.replay)
+app.command()(cli_gc.gc)
 
 
 @app.command()

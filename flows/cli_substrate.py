@@ -165,7 +165,9 @@ def seal(name: Name, as_json: AsJson = False) -> None:
     folder = find_dropin(name)
     if findings := check_dropin(folder):
         raise BadDropIn("\n".join(str(finding) for finding in findings))
-    snapshot = open_house().store.seal(read_dropin(folder))
+    store = open_house().store
+    with store.hold():
+        snapshot = store.seal(read_dropin(folder))
     if as_json:
         print(json.dumps({"sha256": snapshot.digest, "path": str(snapshot.root)}))
     else:

@@ -1,17 +1,22 @@
-"""Leases: one process conducts a campaign or calibrates a substrate, and then lets go."""
+"""Leases: one process conducts a campaign or calibrates a substrate, and then lets go.
+
+Whoever clears up takes one for a moment.
+"""
 
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from flows.house import House
-from flows.process import ProcessMark, is_alive, mark
+from flows.process import ProcessMark, began, is_alive, mark
 from policies.ledger import Ledger
 
 LEASE_SECONDS = 30.0
 BEAT_SECONDS = 0.5
+FORGOTTEN_SECONDS = 86_400.0  # after which the lease of another host that ran out is nobody's
 
 
 class Busy(RuntimeError):
@@ -43,6 +48,41 @@ def is_dead(name: str) -> bool:
     return host == socket.gethostname() and not is_alive(
         ProcessMark(pid=int(pid), started=int(started))
     )
+
+
+def live_leases(ledger: Ledger) -> dict[str, float]:
+    """The leases that a process may still work under, and since when at the earliest it may.
+
+    Of a process of this host that is when it began, in seconds of the epoch; of another host's
+    nothing is known: 0. One that ran out there a day ago is nobody's.
+    """
+    found = {}
+    for lease in ledger.leases():
+        host, pid, started = lease.holder.rsplit(":", 2)
+        if host != socket.gethostname():
+            if lease.expires_at.timestamp() + FORGOTTEN_SECONDS > time.time():
+                found[lease.name] = 0.0
+        elif not is_dead(lease.holder):
+            found[lease.name] = began(ProcessMark(pid=int(pid), started=int(started)))
+    return found
+
+
+@contextmanager
+def borrowed(ledger: Ledger, name: str) -> Iterator[bool]:
+    """Hold a lease that nobody works under, for a moment; False where somebody does.
+
+    That of a process that died is left as it was found: it says that there is something to resume.
+    """
+    dead = ledger.lease_holder(name)
+    if name in live_leases(ledger) or not _claim(ledger, name, holder()):
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        ledger.release_lease(name, holder())
+        if dead is not None:
+            ledger.claim_lease(name, dead, 0.0)
 
 
 @asynccontextmanager
@@ -84,12 +124,9 @@ async def leased(
     another's, and whatever `notice` raises or keeps the lease from being renewed.
     """
     me = holder()
-    if not ledger.claim_lease(name, me, LEASE_SECONDS):
+    if not _claim(ledger, name, me):
         other = ledger.lease_holder(name)
-        if other is not None and is_dead(other):
-            ledger.release_lease(name, other)
-        if not ledger.claim_lease(name, me, LEASE_SECONDS):
-            raise Busy(f"wanted to {task}, but process {other} does; wait for it, or {otherwise}")
+        raise Busy(f"wanted to {task}, but process {other} does; wait for it, or {otherwise}")
 
     async def beat() -> None:
         renewed = asyncio.get_running_loop().time()
@@ -119,3 +156,13 @@ async def leased(
     finally:
         beating.cancel()
         ledger.release_lease(name, me)
+
+
+def _claim(ledger: Ledger, name: str, me: str) -> bool:
+    """Take a lease that is free, or that a process had which is dead."""
+    if ledger.claim_lease(name, me, LEASE_SECONDS):
+        return True
+    other = ledger.lease_holder(name)
+    if other is not None and is_dead(other):
+        ledger.release_lease(name, other)
+    return ledger.claim_lease(name, me, LEASE_SECONDS)

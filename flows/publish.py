@@ -15,7 +15,9 @@ from typing import Any
 
 import httpx
 from prefect.client.orchestration import PrefectClient, get_client
-from prefect.client.schemas.actions import ArtifactCreate
+from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+from prefect.client.schemas.sorting import ArtifactSort
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
@@ -37,6 +39,7 @@ ROUND_COMPLETED = "seedbed.round.completed"
 POLICY_REVISED = "seedbed.policy.revised"
 POLICY_REJECTED = "seedbed.policy.rejected"
 INTEGRITY = "seedbed.integrity"
+PROGRESS = "progress"  # kind of row whose newest alone is published
 
 MOST_BYTES = 900_000  # of an artifact; Prefect drops the event of one that is not well below 1 MB
 MOST_DRAWING_BYTES = 600_000  # of a picture in it; the text says the same
@@ -121,8 +124,8 @@ async def publish_outbox(ledger: Ledger, campaign: str) -> int:
     Artifacts belong to the flow run that this is called in. A server that cannot be reached, or
     refuses a row, is logged and never raises: what was not published waits for the next call.
     """
-    waiting = ledger.unpublished(campaign)
-    published = 0
+    waiting, published = ledger.unpublished(campaign), 0
+    newest = {row.key: row.id for row in waiting if row.kind == PROGRESS}
     if not waiting:
         return published
     if not PREFECT_API_URL.value():
@@ -133,8 +136,10 @@ async def publish_outbox(ledger: Ledger, campaign: str) -> int:
         try:
             async with get_client(httpx_settings={"timeout": _SECONDS}) as client:
                 for row in waiting:
-                    if await _publish(client, row):
-                        assert row.id is not None
+                    assert row.id is not None
+                    if row.id != newest.get(row.key, row.id):
+                        ledger.mark_published(row.id)  # a later one says more
+                    elif await _publish(client, row):
                         ledger.mark_published(row.id)
                         published += 1
         except (httpx.HTTPError, OSError) as error:
@@ -157,6 +162,8 @@ async def _publish(client: PrefectClient, row: Outbox) -> bool:
                 resource = {"prefect.resource.id": f"prefect.flow-run.{run}"}
                 body["related"] = [{**resource, "prefect.resource.role": "flow-run"}]
             await client.request("POST", "/events", json=[body])
+        elif (shown := await _shown(client, row, run)) is not None:
+            await client.update_artifact(shown, ArtifactUpdate(**body))
         else:
             artifact = ArtifactCreate(
                 key=row.key,
@@ -174,9 +181,21 @@ async def _publish(client: PrefectClient, row: Outbox) -> bool:
     return True
 
 
+async def _shown(client: PrefectClient, row: Outbox, run: str | None) -> uuid.UUID | None:
+    """The artifact that a row of progress changes: the newest, where it is this flow run's."""
+    if row.kind != PROGRESS:
+        return None
+    wanted = ArtifactFilter(key=ArtifactFilterKey(any_=[row.key]))
+    newest = ArtifactSort.CREATED_DESC
+    for found in await client.read_artifacts(artifact_filter=wanted, sort=newest, limit=1):
+        if found.flow_run_id == (uuid.UUID(run) if run else None):
+            return found.id
+    return None
+
+
 def _links(campaign_id: str) -> str:
     names = {"index": "All rounds", "report": "Report", "scores": "Scores"}
-    names |= {"policy-diff": "Policy diff"}
+    names |= {"policy-diff": "Policy diff", "progress": "Progress"}
     return " · ".join(
         f"[{words}](/v2/artifacts/key/{artifact_key(campaign_id, what)})"
         for what, words in names.items()

@@ -117,6 +117,7 @@ def under_which(report: RoundReport) -> Cell:
         Code(account.worker),
         ", isolation ",
         Code(account.isolation),
+        *((", custody ", Code(account.custody)) if account.custody else ()),
         ".",
     )
 

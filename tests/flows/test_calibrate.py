@@ -22,10 +22,12 @@ from flows.clean_run import LOOK
 from flows.cli import app
 from flows.house import open_house
 from flows.keeping import calibrate
+from flows.lease import holder
 from flows.plan import BudgetPlan, Plan
 from flows.start import start_campaign
 from policies.baseline import score_of
 from policies.ledger import Ledger
+from substrate.dropin import read_dropin
 from tests.flows.commands import REPO, SEEDBED, seedbed
 
 STUB = Path(__file__).parent.parent / "substrates" / "stub"
@@ -119,6 +121,39 @@ def test_verify_checks_a_calibration_s_adapters(home: Path) -> None:
     weights.chmod(0o444)
     verified = CliRunner().invoke(app, ["verify"])
     assert verified.exit_code == 1 and "the calibration's" in verified.output
+
+
+def test_what_a_calibration_rests_on_is_no_garbage_and_what_it_left_is(home: Path) -> None:
+    house = open_house()
+    (judge,) = house.store.folders("judges")
+    other = home.parent / "stub"
+    shutil.copytree(STUB, other)
+    with (other / "judge" / "external.jsonl").open("a") as problems:
+        problems.write((STUB / "judge" / "external.jsonl").read_text().splitlines()[0])
+    unused = house.store.seal_judge(read_dropin(other))
+    name = f"calibration/{digest()[:12]}-stub-960"
+    fork = house.settings.forks / f"{name}-1-4242"
+    fork.mkdir(parents=True)
+    for folder in (judge, unused.external.parent, fork, *house.store.folders("snapshots")):
+        os.utime(folder, (0, 0))
+    cleared = ["gc", "--json", "--apply", "--older-than", "0"]
+    assert house.ledger.claim_lease(name, holder(), 60)
+    said = json.loads(CliRunner().invoke(app, cleared).stdout)
+    assert said["garbage"] == [] and list(said["left"]) == [f"forks/{name}-1-4242"]
+    house.ledger.release_lease(name, holder())
+    said = json.loads(CliRunner().invoke(app, cleared).stdout)
+    assert {one["kind"] for one in said["garbage"]} == {"fork", "judge that no row has"}
+    assert house.store.folders("judges") == [judge] and not fork.exists()
+    assert CliRunner().invoke(app, ["verify"]).exit_code == 0
+
+
+def test_two_processes_do_not_calibrate_the_same(home: Path) -> None:
+    """The other one is the process that runs these tests, as far as the child can see."""
+    name = f"calibration/{digest()[:12]}-stub-960"
+    assert open_house().ledger.claim_lease(name, holder(), 60)
+    done = seedbed(home, "substrate", "calibrate", str(STUB), "--runs", "5")
+    assert done.returncode == 2 and "wait for it" in done.stderr
+    assert [item["runs"] for item in shown()] == [4]
 
 
 def digest() -> str:
