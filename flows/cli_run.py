@@ -171,11 +171,11 @@ def export(
 
     Goes on where it was interrupted; the lockbox is opened only once, whatever happens.
     """
-    import asyncio
     import os
     import shutil
 
     from flows.export import conclude, exported
+    from flows.foreground import run_interruptible
     from flows.house import open_house
     from flows.lease import held
 
@@ -191,7 +191,7 @@ def export(
         async with held(house, campaign_id):
             return await conclude(house, campaign_id)
 
-    folder = asyncio.run(end())
+    folder = run_interruptible(end)
     if to is not None:
         try:
             shutil.copytree(folder, to)

@@ -81,10 +81,9 @@ def calibrate(
 
     Goes on where it was interrupted. Exit 2 with the named rules that a degenerate probe breaks.
     """
-    import asyncio
-
     from flows.calibrate import calibrate as measure_baseline
     from flows.calibrate import calibrations_of, find_subject
+    from flows.foreground import run_interruptible
     from flows.house import open_house
     from policies.baseline import faults, score_of
 
@@ -92,7 +91,7 @@ def calibrate(
     subject = find_subject(house, name, recipe, rollouts)
     to_do = f"{runs} runs of {subject.recipe}, less those on record, each as long as a trial"
     print(f"{name}: {to_do}", file=sys.stderr, flush=True)
-    rows = asyncio.run(measure_baseline(house, subject, runs=runs, at_once=at_once))
+    rows = run_interruptible(lambda: measure_baseline(house, subject, runs=runs, at_once=at_once))
     found = faults(rows, subject.snapshot.manifest.sets.dev.direction)
     (summary,) = [
         item

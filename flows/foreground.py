@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -18,6 +19,7 @@ WATCH_SECONDS = 0.25
 INTERRUPTED = "interrupted; what `seedbed report` shows, `seedbed resume` goes on with"
 
 Start = Callable[[], Awaitable[object]]
+Done = TypeVar("Done")
 
 # What a process of ours that conducts campaigns by itself tells Prefect. Nobody's research phones
 # home through us; the client outlasts a restart of the server.
@@ -61,6 +63,21 @@ def run_in_foreground(
         if group.subgroup(signals) is None:
             raise
         raise Interrupted(INTERRUPTED) from None
+
+
+def run_interruptible(work: Callable[[], Awaitable[Done]]) -> Done:
+    """Run what the same command can go on with. Raises Interrupted on Ctrl-C and SIGTERM."""
+
+    async def watched() -> Done:
+        this = asyncio.current_task()
+        assert this is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
+        return await work()
+
+    try:
+        return asyncio.run(watched())
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        raise Interrupted("interrupted; the same command goes on where it stopped") from None
 
 
 async def _conduct(house: House, console: Console, start: Start) -> str:

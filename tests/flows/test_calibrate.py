@@ -147,15 +147,6 @@ def test_what_a_calibration_rests_on_is_no_garbage_and_what_it_left_is(home: Pat
     assert CliRunner().invoke(app, ["verify"]).exit_code == 0
 
 
-def test_two_processes_do_not_calibrate_the_same(home: Path) -> None:
-    """The other one is the process that runs these tests, as far as the child can see."""
-    name = f"calibration/{digest()[:12]}-stub-960"
-    assert open_house().ledger.claim_lease(name, holder(), 60)
-    done = seedbed(home, "substrate", "calibrate", str(STUB), "--runs", "5")
-    assert done.returncode == 2 and "wait for it" in done.stderr
-    assert [item["runs"] for item in shown()] == [4]
-
-
 def digest() -> str:
     return str(shown()[0]["substrate_sha256"])
 
@@ -202,7 +193,20 @@ def test_two_processes_at_one_calibration_do_nothing_twice_and_a_dead_ones_is_ta
             first.send_signal(signal.SIGKILL)
     assert second.returncode == 2
     assert f"but process {socket.gethostname()}:{first.pid}:" in " ".join(second.stderr.split())
-    assert any((home / "forks" / "calibration").iterdir()), "it was killed in a run"
+    (left,) = (home / "forks" / "calibration").iterdir()  # it was killed in a run
+    dead = left.stat().st_ctime_ns
+
+    with subprocess.Popen(
+        [*SEEDBED, *command], cwd=REPO, env=environment, stderr=subprocess.PIPE, text=True
+    ) as ended:
+        while (
+            not left.exists() or left.stat().st_ctime_ns == dead
+        ):  # until it has that run under way
+            assert ended.poll() is None
+            time.sleep(0.05)
+        ended.terminate()
+        _, said = ended.communicate()
+    assert ended.returncode == 130 and "the same command goes on" in said
 
     third = seedbed(home, *command, "--at-once", "4", "--json")
     assert third.returncode == 0, third.stderr
