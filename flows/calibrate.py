@@ -2,17 +2,20 @@
 
 Runs and scores as those of anchors: a clean fork of the sealed snapshot, the controller's own run,
 the snapshot's own evaluation. What was recorded is never done again, so that an interrupted
-calibration goes on where it stopped, and asking for more runs adds to those that there are.
+calibration goes on where it stopped, and asking for more runs adds to those that there are. One
+process at a time calibrates a subject: it holds a lease.
 """
 
 import asyncio
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flows.clean_run import Bench, clean_run, score_text
 from flows.house import House
+from flows.lease import leased
 from flows.seed import derive_seed
 from flows.trial import runs_at_once
 from policies.baseline import is_run, score_of, set_baseline
@@ -41,12 +44,17 @@ class Subject:
     recipe: str
     rollouts: int
 
+    @property
+    def name(self) -> str:
+        """Of its lease, and how the names of its runs begin."""
+        return f"calibration/{self.snapshot.digest[:12]}-{self.recipe}-{self.rollouts}"
+
     def seed(self, probe: Probe, number: int) -> int:
         return derive_seed(0, self.snapshot.digest, self.recipe, self.rollouts, probe, number)
 
 
 def find_subject(house: House, substrate: str, recipe: str, rollouts: int) -> Subject:
-    """Check and seal what is to be calibrated. `recipe` "" and `rollouts` 0: the drop-in's own.
+    """Check, seal and record what is to be calibrated; `recipe` "", `rollouts` 0: the drop-in's.
 
     Raises BadDropIn with the rules that it breaks.
     """
@@ -54,12 +62,16 @@ def find_subject(house: House, substrate: str, recipe: str, rollouts: int) -> Su
     if findings := check_dropin(folder):
         raise BadDropIn("\n".join(str(finding) for finding in findings))
     dropin = read_dropin(folder)
-    snapshot = house.store.seal(dropin)
-    recipe = recipe or snapshot.manifest.recipe
-    if not (snapshot.root / "recipes" / f"{recipe}.py").is_file():
-        there = sorted(path.stem for path in (snapshot.root / "recipes").glob("*.py"))
-        raise BadDropIn(f"wanted recipe {recipe!r}, found {there} in the substrate; choose one")
-    judge = house.store.seal_judge(dropin)
+    with house.store.hold():  # until what is sealed is on record
+        snapshot = house.store.seal(dropin)
+        recipe = recipe or snapshot.manifest.recipe
+        if not (snapshot.root / "recipes" / f"{recipe}.py").is_file():
+            there = sorted(path.stem for path in (snapshot.root / "recipes").glob("*.py"))
+            raise BadDropIn(f"wanted recipe {recipe!r}, found {there} in the substrate; choose one")
+        judge = house.store.seal_judge(dropin)
+        if house.ledger.substrate(snapshot.digest) is None:
+            manifest, name = snapshot.manifest.model_dump_json(), snapshot.manifest.name
+            house.ledger.append(Substrate(sha256=snapshot.digest, name=name, manifest=manifest))
     return Subject(snapshot, judge, recipe, rollouts or snapshot.manifest.budget.rollouts)
 
 
@@ -68,28 +80,16 @@ async def calibrate(
 ) -> list[Calibration]:
     """Have `runs` runs of the recipe and every probe on record. Returns all rows of the subject.
 
-    Raises flows.clean_run.RunFailed where infrastructure keeps failing, SnapshotDamaged.
+    Raises flows.lease.Busy while another process does that, LeaseLost where one took over,
+    flows.clean_run.RunFailed where infrastructure keeps failing, SnapshotDamaged.
     """
     snapshot = subject.snapshot
-    await asyncio.to_thread(house.store.verify, snapshot)
-    if house.ledger.substrate(snapshot.digest) is None:
-        manifest, name = snapshot.manifest.model_dump_json(), snapshot.manifest.name
-        house.ledger.append(Substrate(sha256=snapshot.digest, name=name, manifest=manifest))
-    there = {(row.probe, row.number) for row in recorded(house, subject)}
-    gate = asyncio.Semaphore(at_once or runs_at_once(snapshot))
-
-    async def through_gate(number: int) -> None:
-        async with gate:
-            await _run(house, subject, number)
-
-    async with asyncio.TaskGroup() as group:
-        for number in range(1, runs + 1):
-            if ("recipe", number) not in there:
-                group.create_task(through_gate(number))
-    for probe in PROBES:
-        if (probe, 1) not in there:
-            await _probe(house, subject, probe)
-    house.drop_anchor()
+    task = f"calibrate {snapshot.manifest.name} ({subject.recipe}, {subject.rollouts} rollouts)"
+    otherwise = "end that process: what it has recorded stays"
+    async with leased(house.ledger, subject.name, task=task, otherwise=otherwise):
+        for left in house.settings.forks.glob(f"{subject.name}-*"):  # of one that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        await _calibrate(house, subject, runs, at_once or runs_at_once(snapshot))
     return recorded(house, subject)
 
 
@@ -199,22 +199,42 @@ def _summary(rows: Sequence[Calibration]) -> Summary:
     )
 
 
+async def _calibrate(house: House, subject: Subject, runs: int, at_once: int) -> None:
+    snapshot = subject.snapshot
+    await asyncio.to_thread(house.store.verify, snapshot)
+    there = {(row.probe, row.number) for row in recorded(house, subject)}
+    gate = asyncio.Semaphore(at_once)
+
+    async def through_gate(number: int) -> None:
+        async with gate:
+            await _run(house, subject, number)
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(1, runs + 1):
+            if ("recipe", number) not in there:
+                group.create_task(through_gate(number))
+    for probe in PROBES:
+        if (probe, 1) not in there:
+            await _probe(house, subject, probe)
+    house.drop_anchor()
+
+
 async def _run(house: House, subject: Subject, number: int) -> None:
     """One run of the unmodified recipe, recorded with its dev and its external score."""
-    digest, recipe, rollouts = subject.snapshot.digest[:12], subject.recipe, subject.rollouts
+    rollouts = subject.rollouts
     columns = await clean_run(
         house,
         # The manifest's own budget may have a bound on tokens too, as that of a trial has then.
         Bench(
             subject.snapshot,
             subject.judge,
-            recipe,
+            subject.recipe,
             None if rollouts == subject.snapshot.manifest.budget.rollouts else rollouts,
             await asyncio.to_thread(best_level),
         ),
         StandingRecipe(),
         seed=subject.seed("recipe", number),
-        name=f"calibration/{digest}-{recipe}-{rollouts}-{number}",
+        name=f"{subject.name}-{number}",
     )
     house.ledger.append(Calibration(**_key(subject, "recipe", number), **columns))
 

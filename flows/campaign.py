@@ -30,6 +30,7 @@ from flows.lease import CampaignStopped, held
 from flows.narration import narrate_round
 from flows.plan import Plan
 from flows.program import program_sha256
+from flows.progress import shown_progress
 from flows.publish import publish_outbox
 from flows.revision import revise_policy
 from flows.roles import PAUSED, hold_keys
@@ -146,15 +147,18 @@ async def research_round(campaign_id: str, number: int) -> None:
     recorded = {row.slot for row in house.ledger.trials(campaign_id, number)}
     gate = asyncio.Semaphore(plan.at_once or runs_at_once(house.snapshot(campaign_id)))
 
-    async def through_gate(slot: int) -> None:
-        async with gate:
-            await trial(campaign_id, number, slot)
-
     with clock.phase("trials"):
-        async with asyncio.TaskGroup() as trials:
-            for slot in range(plan.width):
-                if slot not in recorded:
-                    trials.create_task(through_gate(slot))
+        async with shown_progress(house, campaign_id, number) as ended:
+
+            async def through_gate(slot: int) -> None:
+                async with gate:
+                    await trial(campaign_id, number, slot)
+                ended()
+
+            async with asyncio.TaskGroup() as trials:
+                for slot in range(plan.width):
+                    if slot not in recorded:
+                        trials.create_task(through_gate(slot))
     with clock.phase("collect"):
         await steps.take_looks(house, campaign_id, number)
         await narrate_round(house, campaign_id, steps.build_report(house, campaign_id, number))

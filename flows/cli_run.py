@@ -136,7 +136,7 @@ def resume(
 def stop(campaign: CampaignId = "", as_json: AsJson = False) -> None:
     """Stop a running campaign, wherever it runs. It can be resumed."""
     from flows.house import open_house
-    from flows.lease import CampaignBusy, is_dead, lease_name
+    from flows.lease import Busy, is_dead, lease_name
     from flows.screen import state_of
 
     house = open_house()
@@ -148,7 +148,7 @@ def stop(campaign: CampaignId = "", as_json: AsJson = False) -> None:
         deadline = time.monotonic() + STOP_SECONDS
         while house.ledger.lease_holder(lease_name(campaign_id)) == holder:
             if time.monotonic() > deadline:
-                raise CampaignBusy(
+                raise Busy(
                     f"wanted {campaign_id} to stop, found it still running in {holder} after "
                     f"{STOP_SECONDS:.0f} s; it stops as soon as that process looks at the ledger"
                 )

@@ -1,6 +1,7 @@
 """`seedbed substrate`: drop-ins listed, shown, made, checked, sealed and calibrated."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -89,6 +90,8 @@ def calibrate(
 
     house = open_house()
     subject = find_subject(house, name, recipe, rollouts)
+    to_do = f"{runs} runs of {subject.recipe}, less those on record, each as long as a trial"
+    print(f"{name}: {to_do}", file=sys.stderr, flush=True)
     rows = asyncio.run(measure_baseline(house, subject, runs=runs, at_once=at_once))
     found = faults(rows, subject.snapshot.manifest.sets.dev.direction)
     (summary,) = [
@@ -162,7 +165,9 @@ def seal(name: Name, as_json: AsJson = False) -> None:
     folder = find_dropin(name)
     if findings := check_dropin(folder):
         raise BadDropIn("\n".join(str(finding) for finding in findings))
-    snapshot = open_house().store.seal(read_dropin(folder))
+    store = open_house().store
+    with store.hold():
+        snapshot = store.seal(read_dropin(folder))
     if as_json:
         print(json.dumps({"sha256": snapshot.digest, "path": str(snapshot.root)}))
     else:

@@ -11,6 +11,7 @@ from flows.settings import Settings
 from policies.database import UnknownSchema
 from policies.ledger import verify_chain
 from substrate.cgroup_parents import why_no_cgroups
+from substrate.custody import custody_here
 from substrate.isolation import LEVELS, NoWalls, best_level, how_to_raise, why_not
 from substrate.store import SnapshotDamaged
 
@@ -35,7 +36,7 @@ def examine() -> list[Finding]:
     """
     findings = [_python(), _writable(), _disk()]
     usable = all(finding.ok for finding in findings)
-    findings[1:1] = [_isolation(), _jail_limits()]
+    findings[1:1] = [_isolation(), _jail_limits(), _custody()]
     if usable:
         try:
             findings += [_chain(), *_snapshots(), *_campaigns()]
@@ -73,6 +74,21 @@ def _jail_limits() -> Finding:
     return Finding("limits", True, found, "")
 
 
+def _custody() -> Finding:
+    """Whose user a scorer is here. Either will do: no jail has the judge in it."""
+    there = Settings().store
+    while not there.exists():
+        there = there.parent
+    custody = custody_here(there.resolve())
+    found = f"{custody}: scorers have a user of their own"
+    if custody == "same-user":
+        found = (
+            f"{custody}: scorers run as the controller's user; to raise it, be root, with a home "
+            "that others may pass through"
+        )
+    return Finding("custody", True, found, "")
+
+
 def _writable() -> Finding:
     folder = Settings().folder
     there = folder
@@ -91,9 +107,8 @@ def _disk() -> Finding:
     while not there.exists():
         there = there.parent
     free = shutil.disk_usage(there).free / 2**30
-    return Finding(
-        "disk", free >= FREE_GB, f"{free:.1f} GiB free", f"free at least {FREE_GB:g} GiB"
-    )
+    todo = f"free at least {FREE_GB:g} GiB; `seedbed gc` says what nothing needs any more"
+    return Finding("disk", free >= FREE_GB, f"{free:.1f} GiB free", todo)
 
 
 def _chain() -> Finding:

@@ -25,7 +25,7 @@ from flows.plan import artifact_key
 from flows.program import program_sha256
 from policies.card import Base, Cost, Ending, model_card
 from policies.chain import Note
-from policies.final import Effect, effect
+from policies.final import Direction, Effect, effect
 from policies.ledger import NotInLedger
 from policies.policy import StandingRecipe
 from policies.purse import spent_by_role
@@ -168,8 +168,8 @@ def read_ending(house: House, campaign_id: str) -> Ending:
         opening=opening,
         lockbox=lockbox_scores(house, campaign_id),
         effects={
-            "dev": _effect(_scores(runs, "dev"), manifest.sets.dev.direction),
-            "external": _effect(_scores(runs, "external"), manifest.sets.external.direction),
+            "dev": end_effect(runs, "dev", manifest.sets.dev.direction),
+            "external": end_effect(runs, "external", manifest.sets.external.direction),
         },
         reports=house.reports(campaign_id),
         looks=len(house.ledger.looks(campaign_id)),
@@ -178,19 +178,21 @@ def read_ending(house: House, campaign_id: str) -> Ending:
     )
 
 
+def end_effect(runs: list[FinalRun], which: str, direction: Direction) -> Effect | None:
+    """What the final runs say of the candidate on dev or external; None where they say nothing."""
+    scores = _scores(runs, which)
+    if not all(scores.values()):
+        return None
+    one, two = ([score.value for score in scores[arm]] for arm in ("candidate", "baseline"))
+    return effect(one, two, direction=direction, problems=scores["candidate"][0].n)
+
+
 def _scores(runs: list[FinalRun], which: str) -> dict[Arm, list[SetScore]]:
     found: dict[Arm, list[SetScore]] = {"candidate": [], "baseline": []}
     for run in runs:
         if text := run.dev if which == "dev" else run.external:
             found[run.arm].append(SetScore.model_validate_json(text))
     return found
-
-
-def _effect(scores: dict[Arm, list[SetScore]], direction: Any) -> Effect | None:
-    if not all(scores.values()):
-        return None
-    one, two = ([score.value for score in scores[arm]] for arm in ("candidate", "baseline"))
-    return effect(one, two, direction=direction, problems=scores["candidate"][0].n)
 
 
 def _cost(house: House, campaign_id: str, runs: list[FinalRun]) -> Cost:
@@ -243,6 +245,8 @@ def _lineage(house: House, ending: Ending) -> dict[str, Any]:
         },
         "final_runs": [
             {
+                "arm": row.arm,  # which run it is stands first
+                "number": row.number,
                 **_columns(row, but=("campaign",)),
                 **{
                     name: json.loads(text) if text else None

@@ -7,6 +7,7 @@ from pathlib import Path
 from flows.plan import Plan
 from flows.settings import Settings
 from policies.anchor import drop_anchor
+from policies.database import UNREADABLE, is_there
 from policies.ledger import Ledger
 from policies.policy import SearchPolicy
 from policies.report import RoundReport
@@ -71,6 +72,23 @@ def open_house() -> House:
     """
     settings = Settings()
     return _opened(settings.home, settings.database_url)
+
+
+def open_existing_house() -> House:
+    """The same, where there is a ledger that can be read. Raises BadHome, and makes nothing."""
+    settings = Settings()
+    if not is_there(settings.url):
+        raise BadHome(
+            f"wanted a ledger in {settings.folder}, found none; see to SEEDBED_HOME, or start a "
+            "campaign with `seedbed run`"
+        )
+    try:
+        return open_house()
+    except UNREADABLE as error:
+        raise BadHome(
+            f"wanted to read the ledger of {settings.folder}, found: {error}; SQLite has to write "
+            "beside the file that it reads: see to the disk"
+        ) from error
 
 
 @cache

@@ -1,6 +1,7 @@
 """A process of this host, told from a later one with the same id by when it started."""
 
 import os
+import time
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -23,6 +24,12 @@ def mark(pid: int) -> ProcessMark | None:
         return None
     state, started = fields[0], fields[19]  # proc(5): fields 3 and 22
     return None if state in "ZX" else ProcessMark(pid=pid, started=int(started))
+
+
+def began(process: ProcessMark) -> float:
+    """When it started, in seconds of the epoch, as this machine's clock has it now."""
+    uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.time() - uptime + process.started / os.sysconf("SC_CLK_TCK")
 
 
 def is_alive(process: ProcessMark) -> bool:

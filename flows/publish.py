@@ -15,23 +15,23 @@ from typing import Any
 
 import httpx
 from prefect.client.orchestration import PrefectClient, get_client
-from prefect.client.schemas.actions import ArtifactCreate
+from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+from prefect.client.schemas.sorting import ArtifactSort
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from flows.plan import artifact_key
+from policies.charts import LEGEND, picture, scores_chart
 from policies.diff import diff_lines, diff_markdown, diff_policies
 from policies.draft import Violation
-from policies.drawings import Direction, diff_svg, scores_chart_svg, svg_data_uri
+from policies.drawings import Direction, diff_svg, svg_data_uri
+from policies.edits import edit_text
 from policies.escape import code, markdown, one_line
 from policies.integrity import rates
 from policies.ledger import Ledger
 from policies.policy import SearchPolicy
-from policies.render import (
-    campaign_markdown,
-    edit_text,
-    report_markdown,
-)
+from policies.render import campaign_markdown, report_markdown
 from policies.report import RoundReport, SlotResult
 from policies.tables import Campaign, Outbox
 
@@ -39,6 +39,7 @@ ROUND_COMPLETED = "seedbed.round.completed"
 POLICY_REVISED = "seedbed.policy.revised"
 POLICY_REJECTED = "seedbed.policy.rejected"
 INTEGRITY = "seedbed.integrity"
+PROGRESS = "progress"  # kind of row whose newest alone is published
 
 MOST_BYTES = 900_000  # of an artifact; Prefect drops the event of one that is not well below 1 MB
 MOST_DRAWING_BYTES = 600_000  # of a picture in it; the text says the same
@@ -70,7 +71,7 @@ def outbox_rows(
     links = _links(campaign.id)
     title = f"Round {report.round}"
     shown = [
-        ("markdown", "report", title, _report(report, reports, links, direction)),
+        ("markdown", "report", title, _report(report, reports, links)),
         ("table", "scores", title, _scores(report)),
         (
             "markdown",
@@ -123,8 +124,8 @@ async def publish_outbox(ledger: Ledger, campaign: str) -> int:
     Artifacts belong to the flow run that this is called in. A server that cannot be reached, or
     refuses a row, is logged and never raises: what was not published waits for the next call.
     """
-    waiting = ledger.unpublished(campaign)
-    published = 0
+    waiting, published = ledger.unpublished(campaign), 0
+    newest = {row.key: row.id for row in waiting if row.kind == PROGRESS}
     if not waiting:
         return published
     if not PREFECT_API_URL.value():
@@ -135,8 +136,10 @@ async def publish_outbox(ledger: Ledger, campaign: str) -> int:
         try:
             async with get_client(httpx_settings={"timeout": _SECONDS}) as client:
                 for row in waiting:
-                    if await _publish(client, row):
-                        assert row.id is not None
+                    assert row.id is not None
+                    if row.id != newest.get(row.key, row.id):
+                        ledger.mark_published(row.id)  # a later one says more
+                    elif await _publish(client, row):
                         ledger.mark_published(row.id)
                         published += 1
         except (httpx.HTTPError, OSError) as error:
@@ -159,6 +162,8 @@ async def _publish(client: PrefectClient, row: Outbox) -> bool:
                 resource = {"prefect.resource.id": f"prefect.flow-run.{run}"}
                 body["related"] = [{**resource, "prefect.resource.role": "flow-run"}]
             await client.request("POST", "/events", json=[body])
+        elif (shown := await _shown(client, row, run)) is not None:
+            await client.update_artifact(shown, ArtifactUpdate(**body))
         else:
             artifact = ArtifactCreate(
                 key=row.key,
@@ -176,21 +181,31 @@ async def _publish(client: PrefectClient, row: Outbox) -> bool:
     return True
 
 
+async def _shown(client: PrefectClient, row: Outbox, run: str | None) -> uuid.UUID | None:
+    """The artifact that a row of progress changes: the newest, where it is this flow run's."""
+    if row.kind != PROGRESS:
+        return None
+    wanted = ArtifactFilter(key=ArtifactFilterKey(any_=[row.key]))
+    newest = ArtifactSort.CREATED_DESC
+    for found in await client.read_artifacts(artifact_filter=wanted, sort=newest, limit=1):
+        if found.flow_run_id == (uuid.UUID(run) if run else None):
+            return found.id
+    return None
+
+
 def _links(campaign_id: str) -> str:
     names = {"index": "All rounds", "report": "Report", "scores": "Scores"}
-    names |= {"policy-diff": "Policy diff"}
+    names |= {"policy-diff": "Policy diff", "progress": "Progress"}
     return " · ".join(
         f"[{words}](/v2/artifacts/key/{artifact_key(campaign_id, what)})"
         for what, words in names.items()
     )
 
 
-def _report(
-    report: RoundReport, reports: Sequence[RoundReport], links: str, direction: Direction
-) -> str:
-    chart = _picture("Scores by round", scores_chart_svg(reports, direction=direction))
+def _report(report: RoundReport, reports: Sequence[RoundReport], links: str) -> str:
+    chart = _picture("Scores by round", picture(scores_chart(reports, {})))
     text = report_markdown(report)
-    return _fitted(f"{links}\n\n{text}\n## Scores by round\n\n{chart}", report)
+    return _fitted(f"{links}\n\n{text}\n## Scores by round\n\n{chart}{LEGEND}\n", report)
 
 
 def _scores(report: RoundReport) -> str:

@@ -33,6 +33,7 @@ class Record:
     made: Made | None = None  # the adapter of a trial that was measured
     dev: SetScore | None = None
     integrity: list[Incident] = field(default_factory=list)
+    custody: str = ""  # of the scorer that gave the dev score
     discarded: SetScore | None = None  # the dev score of a trial that was flagged
     clock: Clock = field(default_factory=Clock)
 

@@ -18,7 +18,7 @@ def roll_back(house: House, campaign_id: str, version: int, reason: str) -> Sear
 
     A round that is under way ends under the policy that it began with, and does not revise.
     Raises BadRollback with the clauses that it would break, NotInLedger for a version that is not
-    there, CampaignBusy while the campaign runs.
+    there, Busy while the campaign runs.
     """
 
     async def alone() -> SearchPolicy:

@@ -11,6 +11,7 @@ from flows.house import House
 from flows.inspection import inspect_score
 from flows.look import look
 from flows.narration import narrative_of
+from flows.progress import progress_of
 from flows.publish import outbox_rows
 from flows.record import incident_rows, worker_of
 from flows.revision import Revision, policy_rows
@@ -154,6 +155,7 @@ def build_report(house: House, campaign_id: str, number: int) -> RoundReport:
             slots=accounts,
             worker=campaign.worker,
             isolation="; ".join(sorted({account.isolation for account in accounts})),
+            custody="; ".join(sorted({account.custody for account in accounts} - {""})),
             spend=_spend(house, campaign_id, number),
             integrity=[
                 IntegrityEvent(
@@ -197,6 +199,7 @@ def record_round(house: House, campaign_id: str, report: RoundReport, revision: 
         violations=revision.violations,
         direction=house.snapshot(campaign_id).manifest.sets.dev.direction,
     )
+    rows.append(progress_of(house, campaign_id, report.round))
     if revision.ruling is not None and revision.policy is None:
         rejection = rejection_of(
             revision.ruling,

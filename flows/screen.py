@@ -17,13 +17,13 @@ from flows.house import House
 from flows.lease import is_dead, lease_name
 from flows.roles import PAUSED
 from policies.diff import diff_lines, diff_policies, headline
+from policies.edits import edit_text
 from policies.escape import visible
 from policies.isolation import isolation_banner
 from policies.lineage import read_lineage
 from policies.policy import SearchPolicy
 from policies.purse import spent_by_role, spent_text
 from policies.rejection import REJECTED, read_rejections
-from policies.render import edit_text
 from policies.report import RoundReport, SetScore
 from policies.why import Answer
 

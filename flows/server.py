@@ -29,10 +29,9 @@ from prefect.settings import (
     PREFECT_SERVER_ALLOW_EPHEMERAL_MODE,
     temporary_settings,
 )
-from pydantic import BaseModel, ConfigDict, ValidationError
 
-from flows.process import ProcessMark
 from flows.settings import Settings
+from flows.standing_file import read_standing
 
 HOST = "127.0.0.1"
 # A first start migrates an empty database: 10 s alone, a minute where tests share the processors.
@@ -60,30 +59,6 @@ _IDLE_SERVICES = (
 
 class ServerFailed(RuntimeError):
     """A Prefect server that did not come up. The message says why, with the end of its log."""
-
-
-class Standing(BaseModel):
-    """The processes of `seedbed up`, as `standing.json` under `prefect_home` has them."""
-
-    model_config = ConfigDict(frozen=True)
-
-    url: str  # of the API
-    port: int
-    token: str  # in the environment of every process that came of this `up`
-    server: ProcessMark | None = None  # None while it is being started
-    deployments: ProcessMark | None = None  # what serves them; None while it is being started
-
-
-def standing_file(prefect_home: Path) -> Path:
-    return prefect_home / "standing.json"
-
-
-def read_standing(prefect_home: Path) -> Standing | None:
-    """What the state file says. None where there is none, or one that cannot be read."""
-    try:
-        return Standing.model_validate_json(standing_file(prefect_home).read_bytes())
-    except (FileNotFoundError, ValidationError):
-        return None
 
 
 @asynccontextmanager

@@ -5,15 +5,12 @@ Both processes are detached from whoever started them, and known by a state file
 """
 
 import asyncio
-import fcntl
 import os
 import secrets
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,16 +21,14 @@ from flows.process import ProcessMark, is_alive, mark, marked_by, send
 from flows.server import (
     STOP_SECONDS,
     ServerFailed,
-    Standing,
     answers,
     api_url,
     port_is_free,
-    read_standing,
     server_environment,
-    standing_file,
     wait_until,
 )
 from flows.settings import Settings
+from flows.standing_file import Standing, alone, read_standing, standing_file
 
 # Prefect gives the runs of a serving process 30 s after SIGTERM, then cancels them.
 DRAIN_SECONDS = 40.0
@@ -50,7 +45,7 @@ def bring_up(settings: Settings, port: int) -> str:
     """
     home = settings.prefect_home
     home.mkdir(parents=True, exist_ok=True)
-    with _alone(home):
+    with alone(home):
         standing = read_standing(home)
         if standing is None or not _is_up(standing):
             _end(home)
@@ -67,7 +62,7 @@ def bring_down(settings: Settings) -> bool:
     home = settings.prefect_home
     if not home.is_dir():
         return False
-    with _alone(home):
+    with alone(home):
         return _end(home)
 
 
@@ -206,11 +201,3 @@ def _write(home: Path, standing: Standing) -> None:
     new = standing_file(home).with_suffix(".new")
     new.write_text(standing.model_dump_json(indent=2) + "\n")
     new.replace(standing_file(home))
-
-
-@contextmanager
-def _alone(home: Path) -> Iterator[None]:
-    """One `up` or `down` at a time."""
-    with (home / "standing.lock").open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

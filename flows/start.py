@@ -45,54 +45,8 @@ def start_campaign(house: House, plan: Plan, flow_run_id: str | None = None) -> 
             if campaign.flow_run_id == flow_run_id:
                 return campaign.id
     dropin, recipe, policy = check_plan(plan)
-    snapshot = house.store.seal(dropin)
-    check_knobs(policy, snapshot, recipe)
-    judge = house.store.seal_judge(dropin)
-    parts = dict.fromkeys((dropin.manifest.name, recipe))
-    name = slug(plan.name or "-".join(parts)) or "campaign"
-    campaign_id = f"{name}-{secrets.token_hex(3)}"
-    now = datetime.now(UTC)
-    rows: list[Row | Note] = [
-        Campaign(
-            id=campaign_id,
-            name=name,
-            plan=plan.model_dump_json(),
-            seed=plan.seed,
-            substrate_name=dropin.manifest.name,
-            substrate_sha256=snapshot.digest,
-            judge_sha256=judge.digest,
-            constitution_sha256=constitution_sha256(),
-            recipe=recipe,
-            worker=plan.worker,
-            flow_run_id=flow_run_id,
-            created_at=now,
-        ),
-        Policy(
-            campaign=campaign_id,
-            version=policy.version,
-            sha256=policy.digest(),
-            parent=None,
-            body=policy.text(),
-            author="seed",
-            round=None,
-            created_at=now,
-        ),
-    ]
-    if house.ledger.substrate(snapshot.digest) is None:
-        manifest = snapshot.manifest.model_dump_json()
-        rows.insert(
-            0,
-            Substrate(
-                sha256=snapshot.digest,
-                name=dropin.manifest.name,
-                manifest=manifest,
-                sealed_at=now,
-            ),
-        )
-    if note := pin_calibration(house, campaign_id, snapshot, recipe, plan.budget.rollouts):
-        rows.append(note)
-    house.ledger.append(*rows)
-    return campaign_id
+    with house.store.hold():  # until what is sealed is on record
+        return _record_campaign(house, plan, dropin, recipe, policy, flow_run_id)
 
 
 def check_plan(plan: Plan) -> tuple[DropInFolder, str, SearchPolicy]:
@@ -205,3 +159,62 @@ def check_knobs(policy: SearchPolicy, snapshot: Snapshot, recipe: str) -> None:
                         f"axis {axis.id!r} of the seed policy turns {knob.constant} in "
                         f"{knob.file}, found that this cannot be: {error}; correct the axis' knob"
                     ) from error
+
+
+def _record_campaign(
+    house: House,
+    plan: Plan,
+    dropin: DropInFolder,
+    recipe: str,
+    policy: SearchPolicy,
+    flow_run_id: str | None,
+) -> str:
+    """Seal what the plan names, and append the campaign's first rows."""
+    snapshot = house.store.seal(dropin)
+    check_knobs(policy, snapshot, recipe)
+    judge = house.store.seal_judge(dropin)
+    parts = dict.fromkeys((dropin.manifest.name, recipe))
+    name = slug(plan.name or "-".join(parts)) or "campaign"
+    campaign_id = f"{name}-{secrets.token_hex(3)}"
+    now = datetime.now(UTC)
+    rows: list[Row | Note] = [
+        Campaign(
+            id=campaign_id,
+            name=name,
+            plan=plan.model_dump_json(),
+            seed=plan.seed,
+            substrate_name=dropin.manifest.name,
+            substrate_sha256=snapshot.digest,
+            judge_sha256=judge.digest,
+            constitution_sha256=constitution_sha256(),
+            recipe=recipe,
+            worker=plan.worker,
+            flow_run_id=flow_run_id,
+            created_at=now,
+        ),
+        Policy(
+            campaign=campaign_id,
+            version=policy.version,
+            sha256=policy.digest(),
+            parent=None,
+            body=policy.text(),
+            author="seed",
+            round=None,
+            created_at=now,
+        ),
+    ]
+    if house.ledger.substrate(snapshot.digest) is None:
+        manifest = snapshot.manifest.model_dump_json()
+        rows.insert(
+            0,
+            Substrate(
+                sha256=snapshot.digest,
+                name=dropin.manifest.name,
+                manifest=manifest,
+                sealed_at=now,
+            ),
+        )
+    if note := pin_calibration(house, campaign_id, snapshot, recipe, plan.budget.rollouts):
+        rows.append(note)
+    house.ledger.append(*rows)
+    return campaign_id

@@ -288,6 +288,7 @@ async def counted_run(
         measured = await measure(snapshot, adapter, problems, scored, level=record.level)
     note_strangers(house, counted.root.parent.name, measured)
     record.end(measured.outcome, measured.reason)
+    record.custody = measured.custody or ""
     if measured.score is not None:
         with record.clock.phase("inspect"):
             record.dev = SetScore.model_validate(measured.score)

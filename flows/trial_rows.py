@@ -101,4 +101,5 @@ def account_of(record: Record, attempts: int) -> dict[str, Any]:
         "tokens": result.tokens if result else 0,
         "data_sha256": dict(sorted(result.data_sha256.items())[:MOST_FILES]) if result else {},
         "isolation": record.level,
+        "custody": record.custody,
     }

@@ -9,6 +9,7 @@ older version is upgraded.
 """
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from flows.adapters import namings, removed
 from flows.exchanges import ExchangeDamaged, exchanges_of
 from flows.export import export_folder, export_texts, exported, hashes, read_ending
 from flows.house import BadHome, House, open_house
@@ -173,34 +175,25 @@ def _snapshots(house: House, rows: list[Campaign], *, whole: bool) -> list[str]:
 
 def _adapters(house: House, rows: list[Campaign], *, whole: bool) -> tuple[str | None, str]:
     """The first adapter that is not what a row says; with `whole`, of any in the folder."""
-    named = {
-        trial.adapter_sha256: f"{trial.campaign}/r{trial.round}/s{trial.slot}"
-        for row in rows
-        for trial in house.ledger.trials(row.id)
-        if trial.adapter_sha256
-    }
-    named |= {
-        run.adapter_sha256: f"{run.campaign}/{run.arm}/{run.number}"
-        for row in rows
-        for run in house.ledger.final_runs(row.id)
-        if run.adapter_sha256
-    }
-    named |= {
-        run.adapter_sha256: f"the calibration's {run.probe} {run.number}"
-        for sha256 in _snapshots(house, rows, whole=whole)
-        for run in house.ledger.calibrations(sha256)
-        if run.adapter_sha256
-    }
-    for sha256, subject in named.items():
-        if damage := adapter_damage(house.adapters / sha256, sha256):
-            return f"adapter {sha256} of {subject}: {damage}", ""
+    gone, kept, missing = removed(house), dict[str, str | None](), set[str]()
+    for one in namings(house, rows, _snapshots(house, rows, whole=whole)):
+        folder = house.adapters / one.sha256
+        if one.sha256 not in kept:
+            kept[one.sha256] = adapter_damage(folder, one.sha256)
+        if (damage := kept[one.sha256]) is None:
+            continue
+        if (one.campaign, one.sha256) not in gone or os.path.lexists(folder):
+            return f"adapter {one.sha256} of {one.subject}: {damage}", ""
+        missing.add(one.sha256)
     if whole and house.adapters.is_dir():
         for folder in sorted(house.adapters.iterdir()):
-            if folder.name in named or is_unsealed(folder):
+            if folder.name in kept or is_unsealed(folder):
                 continue
-            if damage := adapter_damage(folder, folder.name):
+            damage = adapter_damage(folder, folder.name)
+            if damage and os.path.lexists(folder):  # `seedbed gc` may run meanwhile
                 return f"{folder.name} in {house.adapters} was added: {damage}", ""
-    return None, f"{len(named)} adapters by hash"
+    well = f"{len(kept) - len(missing)} adapters by hash"
+    return None, f"{well}, {len(missing)} removed on record by `seedbed gc`" if missing else well
 
 
 def _texts(house: House, rows: list[Campaign]) -> tuple[str | None, str]:

@@ -312,6 +312,10 @@ class Ledger:
         lease = self._find(Lease, name=name)
         return lease.holder if lease else None
 
+    def leases(self) -> list[Lease]:
+        """Every lease that was claimed and not given back, whether or not it has expired."""
+        return self._all(Lease)
+
     def release_lease(self, name: str, holder: str) -> None:
         """Give a lease back; one that another holds is left as it is."""
         with self._writer.begin() as connection:

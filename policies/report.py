@@ -27,6 +27,11 @@ OutcomeName = Literal[
 Kind = Literal["anchor", "explore", "replicate"]
 
 
+def _is_empty(value: str) -> bool:
+    """A report from before there was such a field has the bytes that it had."""
+    return not value
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -88,6 +93,12 @@ class SlotAccount(_Part):
         default={}, description="Hash of every file of training data, as the run declares it."
     )
     isolation: str = Field(default="", description="Level of the jail that its run had.")
+    custody: str = Field(
+        default="",
+        exclude_if=_is_empty,
+        description="Whose user the scorer of its dev score was: `own-user`, or `same-user`, the "
+        "controller's. Left out where none gave one.",
+    )
 
 
 class Spread(_Part):
@@ -260,6 +271,11 @@ class Account(_Part):
     slots: list[SlotAccount]
     worker: str = Field(description="Kind of worker.")
     isolation: str = Field(description="Level of the jail that the runs had.")
+    custody: str = Field(
+        default="",
+        exclude_if=_is_empty,
+        description="Levels of custody of the trials' labels; left out where none is known.",
+    )
     spend: list[RoleSpend] = Field(
         default=[],
         description="What was spent until this report, by role: the meta-agent's part is that of "

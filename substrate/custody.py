@@ -14,7 +14,7 @@ from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from substrate.dropin import ScoredSet
 from substrate.interpreter import interpreter
@@ -28,8 +28,24 @@ MOST_REPLY = 256 << 20
 START_SECONDS = 60.0
 
 
+# Whose user a scorer is: one of its own, or the controller's. At either level the judge's files are
+# the controller's alone, and a jail has neither them nor a way to the scorer.
+Custody = Literal["own-user", "same-user"]
+
+
 class ScorerFailed(RuntimeError):
     """The scorer did not start or did not answer: infrastructure, which says nothing of anybody."""
+
+
+def custody_of(uid: int) -> Custody:
+    """The level of a scorer that runs as this user."""
+    return "same-user" if uid == os.geteuid() else "own-user"
+
+
+def custody_here(store: Path) -> Custody:
+    """The level that scorers of snapshots in this store have, as far as permissions tell."""
+    is_open = all(folder.stat().st_mode & 0o001 for folder in (store, *store.parents))
+    return custody_of(UID if os.geteuid() == 0 and is_open else os.geteuid())
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from substrate.custody import Scorer, ScorerFailed, graded, scorer_of
+from substrate.custody import Custody, Scorer, ScorerFailed, custody_of, graded, scorer_of
 from substrate.dropin import ScoredSet
 from substrate.fork import Fork
 from substrate.interpreter import interpreter, python_places
@@ -32,7 +32,9 @@ from substrate.run import (
     open_regular,
     quote,
 )
-from substrate.store import Snapshot, tree_sha256
+from substrate.scorer import read_problems
+from substrate.store import Judge, Snapshot, tree_sha256
+from substrate.tree import remove_tree
 from substrate.walls import Level, Walls
 
 CONFIG = "adapter_config.json"
@@ -58,6 +60,7 @@ class Measured:
     reason: str  # why, "" for `evaluated`
     score: dict[str, Any] | None  # value, n, domains, metric, metric_version, engine
     strangers: int = 0  # peers beside the controller that spoke to the scorer meanwhile
+    custody: Custody | None = None  # of the scorer that gave the score
 
 
 class _Reply(BaseModel):
@@ -94,12 +97,30 @@ def seal_folder(unsealed: Path, into: Path) -> SealedAdapter:
     """Rename a folder in `into` that has the two files of an adapter to its hash, read-only."""
     sha256 = tree_sha256(unsealed)
     sealed = into / sha256
-    if not sealed.exists():
+    try:
+        os.utime(sealed)  # so that `discard_adapter` leaves it
+    except FileNotFoundError:
         for name in (CONFIG, WEIGHTS):
             (unsealed / name).chmod(0o444)
         unsealed.chmod(0o555)  # before it has its name: a process may die in between
         unsealed.rename(sealed)
     return SealedAdapter(sealed, sha256)
+
+
+def discard_adapter(sealed: Path, since: float) -> bool:
+    """Remove a sealed adapter that no run has delivered since then (seconds of the epoch).
+
+    False where one has, also in this moment: it is put aside, looked at again, and put back.
+    """
+    if sealed.lstat().st_mtime >= since:
+        return False
+    aside = sealed.with_name(f"{UNSEALED}{secrets.token_hex(8)}")
+    sealed.rename(aside)
+    if aside.lstat().st_mtime >= since and not sealed.exists():
+        aside.rename(sealed)
+        return False
+    remove_tree(aside)
+    return True
 
 
 def adapter_damage(folder: Path, sha256: str) -> str | None:
@@ -154,7 +175,8 @@ async def measure(
             if isinstance(reply, Measured):
                 return reply
             found = await _score(snapshot, scorer, reply, asked["sha256"], scored)
-            return replace(found, strangers=(await scorer.ask("count"))["strangers"])
+            said = await scorer.ask("count")
+            return replace(found, strangers=said["strangers"], custody=custody_of(said["uid"]))
     except (ScorerFailed, RuntimeError, KeyError) as error:
         names = {snapshot.root: "<snapshot>", problems: "<problems>"}
         return Measured(Outcome.INFRASTRUCTURE, quote(str(error), names), None)
@@ -178,6 +200,25 @@ async def measure_completion(
     except (ScorerFailed, RuntimeError, KeyError) as error:
         names = {snapshot.root: "<snapshot>", problems: "<problems>"}
         return Measured(Outcome.INFRASTRUCTURE, quote(str(error), names), None)
+
+
+def metric_version(snapshot: Snapshot, problems_sha256: str) -> str:
+    """Hash of the evaluation's code and of the problems: scores of two versions do not compare.
+
+    `training/` counts: an evaluation may import what it needs from it.
+    """
+    digest = hashlib.sha256()
+    for entry in snapshot.entries:
+        if entry.path.startswith(("evaluation/", "training/")) and entry.sha256 is not None:
+            digest.update(f"{entry.path} {entry.sha256}\n".encode())
+    digest.update(f"problems {problems_sha256}\n".encode())
+    return digest.hexdigest()
+
+
+def external_version(snapshot: Snapshot, judge: Judge) -> str:
+    """The `metric_version` of external scores that this judge gives on this snapshot."""
+    _, sha256 = read_problems(str(judge.external), set(judge.canaries))
+    return metric_version(snapshot, sha256)
 
 
 async def _answers(
@@ -257,7 +298,7 @@ async def _score(
             for domain in sorted(set(domains))
         },
         "metric": scored.metric,
-        "metric_version": _metric_version(snapshot, problems_sha256),
+        "metric_version": metric_version(snapshot, problems_sha256),
         "engine": reply.engine,
     }
     return Measured(Outcome.EVALUATED, "", score)
@@ -305,16 +346,3 @@ def _open_delivered(folder: int, name: str) -> BinaryIO:
 
 def _mean(values: Sequence[float]) -> dict[str, Any]:
     return {"value": math.fsum(values) / len(values), "n": len(values)}
-
-
-def _metric_version(snapshot: Snapshot, problems_sha256: str) -> str:
-    """Hash of the evaluation's code and of the problems: scores of two versions do not compare.
-
-    `training/` counts: an evaluation may import what it needs from it.
-    """
-    digest = hashlib.sha256()
-    for entry in snapshot.entries:
-        if entry.path.startswith(("evaluation/", "training/")) and entry.sha256 is not None:
-            digest.update(f"{entry.path} {entry.sha256}\n".encode())
-    digest.update(f"problems {problems_sha256}\n".encode())
-    return digest.hexdigest()

@@ -17,12 +17,12 @@ import json
 import os
 import re
 import secrets
-import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from substrate import sources
 from substrate.check import base_hash_finding, check_parsed
@@ -40,6 +40,7 @@ from substrate.tree import (
     hash_file,
     hash_tree,
     read_entries,
+    remove_tree,
     silent,
     tree_sha256,
     write_entries,
@@ -53,6 +54,8 @@ _ENTRIES = "entries.jsonl"
 _SOURCE, _CANARIES = "source.json", "canaries.json"
 CANARIES = 4  # in each set of a judge
 
+Part = Literal["snapshots", "judges", "bases"]
+
 
 class NoSnapshot(FileNotFoundError):
     """The store has no snapshot, or no judge, of that digest."""
@@ -60,6 +63,10 @@ class NoSnapshot(FileNotFoundError):
 
 class SnapshotDamaged(RuntimeError):
     """Something sealed is not what it was. The message names the first such path, and how."""
+
+
+class StoreBusy(RuntimeError):
+    """Somebody seals, or has sealed what is not on record yet: nothing can be discarded."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +123,7 @@ class Store:
         snapshot = self.open(digest)
         if not is_new:
             self.verify(snapshot)
+            os.utime(snapshot.root.parent)  # it is wanted again: see `seedbed gc --older-than`
         return snapshot
 
     def open(self, digest: str) -> Snapshot:
@@ -184,6 +192,7 @@ class Store:
             for digest in sorted(os.listdir(self._judges)) if self._judges.is_dir() else []:
                 known = self._judges / digest / _SOURCE
                 if known.is_file() and known.read_text("ascii") == source:
+                    os.utime(known.parent)
                     return self.open_judge(digest)
             canaries: list[str] = []
             for name, path in files.items():
@@ -211,14 +220,58 @@ class Store:
 
     def snapshots(self) -> list[str]:
         """The digests of all snapshots."""
-        names = os.listdir(self._snapshots) if self._snapshots.is_dir() else []
-        return sorted(filter(_is_digest, names))
+        return [folder.name for folder in self.folders("snapshots")]
+
+    def folders(self, part: Part) -> list[Path]:
+        """The sealed folders of one part of the store, by digest; links are none."""
+        place = self.root / part
+        names = os.listdir(place) if place.is_dir() and not place.is_symlink() else []
+        folders = (place / name for name in sorted(filter(_is_digest, names)))
+        return [folder for folder in folders if folder.is_dir() and not folder.is_symlink()]
+
+    def leftovers(self) -> list[Path]:
+        """What processes that died while they sealed have left; nothing while one seals."""
+        try:
+            with (self.root / "lock").open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return sorted(self._staging.iterdir()) if self._staging.is_dir() else []
+        except (BlockingIOError, FileNotFoundError):
+            return []
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Nothing is discarded meanwhile: for whoever seals something, until it is on record."""
+        with (self.root / "held").open("a") as held:
+            fcntl.flock(held, fcntl.LOCK_SH)
+            yield
+
+    @contextlib.contextmanager
+    def discarding(self) -> Iterator[Callable[[Path], None]]:
+        """What removes a sealed folder, whole or not at all. Nobody seals or holds meanwhile.
+
+        Leftovers of sealing go as well. Raises StoreBusy where somebody does already.
+        """
+        with (self.root / "held").open("a") as held:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise StoreBusy(
+                    f"wanted the store {self.root} for a moment, found a process that seals; "
+                    "try again when it has"
+                ) from error
+            with self._stage() as staged:
+
+                def discard(folder: Path) -> None:
+                    folder.rename(staged / folder.name)
+
+                yield discard
 
     def _seal_base(self, dropin: DropInFolder, progress: Progress) -> Path:
         """The folder of the drop-in's base in the store; it is the one that the manifest names."""
         sha256 = dropin.manifest.base.sha256
         place = self._bases / sha256
         if place.is_dir():
+            os.utime(place)  # as old as the newest snapshot that shares it
             return place
         staged = Path(tempfile.mkdtemp(dir=self._staging))
         for name, source in content_files(dropin.file(dropin.manifest.base.path)).items():
@@ -252,12 +305,12 @@ class Store:
         """
         with (self.root / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            _remove(self._staging)
+            remove_tree(self._staging)
             self._staging.mkdir(mode=0o700)
             try:
                 yield Path(tempfile.mkdtemp(dir=self._staging))
             finally:
-                _remove(self._staging)
+                remove_tree(self._staging)
 
     def _find(self, place: Path, digest: str, kind: str) -> Path:
         if not _is_digest(digest) or not (place / digest).is_dir():
@@ -351,17 +404,6 @@ def _damaged(folder: Path, path: str, how: str, shared: Path | None = None) -> S
         f"wanted {folder.parent.name}/{folder.name} as it was sealed, found {path} {how}; "
         f"find out who wrote there, remove {those}, and seal again"
     )
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder of which parts may be read-only."""
-    for inside, names, _ in os.walk(folder):
-        for name in names:
-            path = Path(inside, name)
-            if not path.is_symlink():
-                path.chmod(0o700)
-    if folder.exists():
-        shutil.rmtree(folder)
 
 
 def _is_digest(name: str) -> bool:

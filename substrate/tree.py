@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -179,6 +180,25 @@ def copy_file(source: Path, target: Path) -> None:
         # The descriptor's own position moved with what was copied above, also where it failed.
         while block := os.read(reading.fileno(), _BLOCK):
             writing.write(block)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder of which parts may be read-only, following no link; one that is gone is fine.
+
+    Files keep their permissions until they are gone: another folder may have them too.
+    """
+    if folder.is_symlink():
+        folder.unlink()
+        return
+    if not folder.exists():
+        return
+    folder.chmod(0o700)
+    for inside, names, _ in os.walk(folder):
+        for name in names:
+            path = Path(inside, name)
+            if not path.is_symlink():
+                path.chmod(0o700)
+    shutil.rmtree(folder)
 
 
 def _look(path: str, name: str) -> Entry:

@@ -2,8 +2,15 @@
 
 import asyncio
 import json
+import os
 import shutil
+import signal
+import socket
 import statistics
+import subprocess
+import time
+from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +18,17 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from flows.calibrate import calibration_of
+from flows.clean_run import LOOK
 from flows.cli import app
 from flows.house import open_house
 from flows.keeping import calibrate
+from flows.lease import holder
 from flows.plan import BudgetPlan, Plan
 from flows.start import start_campaign
 from policies.baseline import score_of
+from policies.ledger import Ledger
+from substrate.dropin import read_dropin
+from tests.flows.commands import REPO, SEEDBED, seedbed
 
 STUB = Path(__file__).parent.parent / "substrates" / "stub"
 
@@ -111,6 +123,39 @@ def test_verify_checks_a_calibration_s_adapters(home: Path) -> None:
     assert verified.exit_code == 1 and "the calibration's" in verified.output
 
 
+def test_what_a_calibration_rests_on_is_no_garbage_and_what_it_left_is(home: Path) -> None:
+    house = open_house()
+    (judge,) = house.store.folders("judges")
+    other = home.parent / "stub"
+    shutil.copytree(STUB, other)
+    with (other / "judge" / "external.jsonl").open("a") as problems:
+        problems.write((STUB / "judge" / "external.jsonl").read_text().splitlines()[0])
+    unused = house.store.seal_judge(read_dropin(other))
+    name = f"calibration/{digest()[:12]}-stub-960"
+    fork = house.settings.forks / f"{name}-1-4242"
+    fork.mkdir(parents=True)
+    for folder in (judge, unused.external.parent, fork, *house.store.folders("snapshots")):
+        os.utime(folder, (0, 0))
+    cleared = ["gc", "--json", "--apply", "--older-than", "0"]
+    assert house.ledger.claim_lease(name, holder(), 60)
+    said = json.loads(CliRunner().invoke(app, cleared).stdout)
+    assert said["garbage"] == [] and list(said["left"]) == [f"forks/{name}-1-4242"]
+    house.ledger.release_lease(name, holder())
+    said = json.loads(CliRunner().invoke(app, cleared).stdout)
+    assert {one["kind"] for one in said["garbage"]} == {"fork", "judge that no row has"}
+    assert house.store.folders("judges") == [judge] and not fork.exists()
+    assert CliRunner().invoke(app, ["verify"]).exit_code == 0
+
+
+def test_two_processes_do_not_calibrate_the_same(home: Path) -> None:
+    """The other one is the process that runs these tests, as far as the child can see."""
+    name = f"calibration/{digest()[:12]}-stub-960"
+    assert open_house().ledger.claim_lease(name, holder(), 60)
+    done = seedbed(home, "substrate", "calibrate", str(STUB), "--runs", "5")
+    assert done.returncode == 2 and "wait for it" in done.stderr
+    assert [item["runs"] for item in shown()] == [4]
+
+
 def digest() -> str:
     return str(shown()[0]["substrate_sha256"])
 
@@ -132,6 +177,43 @@ def test_an_evaluation_that_an_empty_output_wins_is_refused_by_name(
 def test_a_recipe_that_is_not_there_is_refused(home: Path) -> None:
     done = calibrated(STUB, "--recipe", "nothing")
     assert "wanted recipe 'nothing'" in str(done.exception)
+
+
+def test_two_processes_at_one_calibration_do_nothing_twice_and_a_dead_ones_is_taken_over(
+    tmp_path: Path,
+) -> None:
+    stub, home = tmp_path / "stub", tmp_path / "home"
+    shutil.copytree(STUB, stub)
+    recipe = stub / "overlay" / "recipes" / "stub.py"
+    slowly = recipe.read_text().replace("STEP_SECONDS = 0.0", "STEP_SECONDS = 0.1")  # 3 s a run
+    recipe.write_text(slowly)
+    command = ["substrate", "calibrate", str(stub), "--runs", "4"]
+    environment = {**os.environ, "SEEDBED_HOME": str(home)}
+    with subprocess.Popen(
+        [*SEEDBED, *command, "--at-once", "1"], cwd=REPO, env=environment, stdout=subprocess.DEVNULL
+    ) as first:
+        try:
+            while not (home / "forks" / "calibration").is_dir():  # it has a run under way
+                assert first.poll() is None
+                time.sleep(0.05)
+            second = seedbed(home, *command)
+            assert first.poll() is None, "the second process was asked while the first ran"
+        finally:
+            first.send_signal(signal.SIGKILL)
+    assert second.returncode == 2
+    assert f"but process {socket.gethostname()}:{first.pid}:" in " ".join(second.stderr.split())
+    assert any((home / "forks" / "calibration").iterdir()), "it was killed in a run"
+
+    third = seedbed(home, *command, "--at-once", "4", "--json")
+    assert third.returncode == 0, third.stderr
+    assert json.loads(third.stdout)["runs"] == 4
+    assert not any((home / "forks" / "calibration").iterdir()), "nor is a fork of the dead left"
+    with closing(Ledger(f"sqlite:///{home / 'seedbed.db'}")) as ledger:
+        done = Counter(event.subject for event in ledger.events(kind="calibration"))
+        looks = Counter(event.subject for event in ledger.events(kind=LOOK))
+    assert len(done) == 4 + 4 and set(done.values()) == {1}
+    assert len(looks) == 4 and sum(looks.values()) <= 4 + 1, "but for the run that was cut short"
+    assert seedbed(home, "verify").returncode == 0
 
 
 @pytest.mark.slow

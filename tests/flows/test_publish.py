@@ -14,8 +14,14 @@ import pytest
 from prefect import flow
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.plan import artifact_key
+from flows.campaign import campaign as run_campaign
+from flows.house import open_house
+from flows.plan import Plan, artifact_key
+from flows.progress import progress_of, shown_progress
 from flows.publish import outbox_rows, publish_outbox
+from flows.round import open_round
+from flows.start import start_campaign
+from flows.trial import run_trial
 from policies.constitution import Violation
 from policies.ledger import Ledger
 from policies.policy import (
@@ -39,6 +45,7 @@ from policies.report import (
 from policies.tables import Campaign, Outbox
 
 SHA = "ab" * 32
+STUB = Path(__file__).parent.parent / "substrates" / "stub"
 KNOB = NumberKnob(kind="float", file="recipes/stub.py", constant="RATE", low=0.1, high=1.0)
 OLD = SearchPolicy(
     version=1,
@@ -275,3 +282,76 @@ def test_keys_are_what_prefect_takes_and_bodies_stay_below_a_megabyte() -> None:
         assert len(json.loads(row.body)["data"].encode()) < 1_000_000
     text = json.loads(artifacts[0].body)["data"]
     assert text.endswith("The whole: `seedbed report wide-1a --round 1 --markdown`\n")
+
+
+# Progress
+
+
+def progress(name: str, ended: int) -> Outbox:
+    body = {"description": f"{name}: {ended} of 4 trials", "data": 25.0 * ended}
+    return Outbox(campaign=name, kind="progress", key=f"{name}-progress", body=json.dumps(body))
+
+
+def versions(url: str, key: str) -> list[dict[str, Any]]:
+    wanted = {"artifacts": {"key": {"any_": [key]}}}
+    return httpx.post(f"{url}/artifacts/filter", json=wanted).raise_for_status().json()
+
+
+def test_progress_is_one_artifact_of_a_run_that_the_newest_row_changes(
+    ledger: Ledger, prefect_api: str
+) -> None:
+    name = "going-1a"
+
+    @flow(name="going")
+    async def going(batches: list[list[int]]) -> None:
+        for batch in batches:
+            ledger.append(*(progress(name, ended) for ended in batch))
+            assert await publish_outbox(ledger, name) == 1, "what was overtaken is not shown"
+
+    asyncio.run(going([[1], [2, 3]]))
+    assert ledger.unpublished(name) == []
+    (only,) = versions(prefect_api, "going-1a-progress")
+    assert (only["type"], only["data"]) == ("progress", 75.0)
+    assert only["description"] == "going-1a: 3 of 4 trials"
+    assert artifact(prefect_api, "going-1a-progress")["data"] == 75.0
+
+    asyncio.run(going([[4]]))
+    assert artifact(prefect_api, "going-1a-progress")["data"] == 100.0
+    assert len(versions(prefect_api, "going-1a-progress")) == 2, "a run that resumed has its own"
+
+
+def test_a_campaign_shows_how_far_it_is_and_that_it_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_api: str
+) -> None:
+    monkeypatch.setenv("SEEDBED_HOME", str(tmp_path))
+    name = asyncio.run(run_campaign(Plan(substrate=str(STUB), rounds=2, width=3)))
+    shown = artifact(prefect_api, f"{name}-progress")
+    assert (shown["type"], shown["data"]) == ("progress", 100.0)
+    assert shown["description"] == f"{name}: round 2 of 2, 3 of 3 trials"
+    run = httpx.get(f"{prefect_api}/flow_runs/{shown['flow_run_id']}").raise_for_status().json()
+    assert run["state_type"] == "COMPLETED"
+    assert len(versions(prefect_api, f"{name}-progress")) == 1
+
+
+def test_progress_that_cannot_be_shown_stops_nothing_and_can_be_shown_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_api: str
+) -> None:
+    """The trials of a round beside it; the address is one where nobody answers."""
+    monkeypatch.setenv("SEEDBED_HOME", str(tmp_path))
+    house = open_house()
+    name = start_campaign(house, Plan(substrate=str(STUB), rounds=2, width=4))
+    asyncio.run(open_round(house, name, 1))
+
+    async def trials() -> None:
+        async with shown_progress(house, name, 1) as ended:
+            for slot in range(2):
+                await run_trial(name, 1, slot)
+                ended()
+
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
+        asyncio.run(trials())
+    house.ledger.append(progress_of(house, name, 1))
+    assert asyncio.run(publish_outbox(house.ledger, name)) == 1
+    shown = artifact(prefect_api, f"{name}-progress")
+    # Two of the eight trials of two rounds.
+    assert shown["data"] == 25.0 and shown["description"] == f"{name}: round 1 of 2, 2 of 4 trials"

@@ -17,13 +17,12 @@ from flows.process import ProcessMark, is_alive, mark, marked_by
 from flows.server import (
     HOST,
     ServerFailed,
-    Standing,
     answers,
     choose_server,
-    standing_file,
     temporary_server,
 )
 from flows.settings import Settings
+from flows.standing_file import Standing, standing_file
 
 CONTROLLER = """
 import asyncio, sys

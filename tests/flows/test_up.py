@@ -16,9 +16,10 @@ import pytest
 
 from flows.plan import Plan
 from flows.process import marked_by
-from flows.server import HOST, free_port, read_standing, standing_file
+from flows.server import HOST, free_port
 from flows.settings import Settings
 from flows.standing import DEPLOYMENTS, MARK
+from flows.standing_file import read_standing, standing_file
 from policies.ledger import Ledger
 from policies.tables import Campaign
 

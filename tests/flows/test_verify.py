@@ -19,6 +19,7 @@ from flows.house import open_house
 from flows.keeping import Tampered
 from flows.keeping import verify as verify_flow
 from flows.plan import Plan
+from flows.round import build_report
 from policies.anchor import read_anchor
 from policies.canonical import canonical_json
 from policies.chain import EVENT, Link, chain, row_link
@@ -486,6 +487,23 @@ def test_a_report_that_another_version_wrote_cannot_be_checked(home: Path) -> No
         "unchecked",
     ]
     assert "another version of Seedbed wrote it" in checks[-1]["found"]
+
+
+def test_a_campaign_from_before_custody_was_known_is_verified_byte_for_byte(home: Path) -> None:
+    reports = open_house().reports(open_house().ledger.find_campaign(None).id)
+    (custody,) = {slot.custody for report in reports for slot in report.account.slots}
+    assert custody in {"own-user", "same-user"}
+    assert {report.account.custody for report in reports} == {custody}
+    rewrite("UPDATE trial SET account = json_remove(account, '$.custody')", anchor=True)(home)
+    assert "custody" in verified()[1][-1]["found"], "the reports say what the rows do not"
+    for report in reports:
+        then = report.data()
+        del then["account"]["custody"]
+        for slot in then["account"]["slots"]:
+            del slot["custody"]
+        again = build_report(open_house(), report.campaign, report.round).data()
+        then["account"]["ledger_hash"] = again["account"]["ledger_hash"]  # the chain is another
+        assert canonical_json(again) == canonical_json(then)
 
 
 def test_where_there_is_no_ledger_nothing_is_made_and_the_code_is_2(

@@ -8,6 +8,8 @@ import jsonschema
 import pytest
 from pydantic import ValidationError
 
+from policies.canonical import canonical_json
+from policies.render import report_markdown
 from policies.report import OutcomeName, RoundReport
 from substrate.outcome import Outcome
 
@@ -127,3 +129,17 @@ def test_a_report_without_form_is_refused_by_model_and_published_schema(
     assert not validator.is_valid(data)
     with pytest.raises(ValidationError):
         RoundReport.model_validate(data)
+
+
+def test_a_report_from_before_custody_was_known_keeps_its_bytes() -> None:
+    before = RoundReport.model_validate(report_data())
+    assert before.account.custody == before.account.slots[0].custody == ""
+    assert "custody" not in canonical_json(before.data())
+    known = report_data()
+    known["account"]["custody"] = known["account"]["slots"][0]["custody"] = "own-user"
+    report = RoundReport.model_validate(known)
+    assert report.data()["account"]["custody"] == "own-user"
+    assert report.data()["account"]["slots"][0]["custody"] == "own-user"
+    assert report.results_digest() == before.results_digest()
+    assert "isolation `bubblewrap`, custody `own-user`." in report_markdown(report)
+    assert "isolation `bubblewrap`." in report_markdown(before)

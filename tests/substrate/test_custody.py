@@ -12,7 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from substrate.custody import Scorer, ScorerFailed, graded, scorer_of
+from substrate.custody import (
+    Scorer,
+    ScorerFailed,
+    custody_here,
+    custody_of,
+    graded,
+    scorer_of,
+)
 from substrate.dropin import read_dropin
 from substrate.store import Judge, Snapshot, Store
 
@@ -109,12 +116,16 @@ def test_the_scorer_is_a_user_of_its_own_who_cannot_be_looked_into(
         sealed = open_store.seal(read_dropin(STUB))
         sealed.root.parent.parent.chmod(0o755)
 
-        async def uid() -> int:
-            scored = sealed.manifest.sets.external
-            async with scorer_of(sealed, judge.external, scored, ()) as scorer:
+        async def uid(of: Snapshot) -> int:
+            scored = of.manifest.sets.external
+            async with scorer_of(of, judge.external, scored, ()) as scorer:
                 return (await scorer.ask("count"))["uid"]
 
-        assert asyncio.run(uid()) == 61999
+        assert asyncio.run(uid(sealed)) == 61999
+        assert custody_of(61999) == custody_here(open_store.root) == "own-user"
+        shut = snapshot.root.parent.parent.parent  # one of pytest's, where nobody else may come
+        assert asyncio.run(uid(snapshot)) == 0
+        assert custody_of(0) == custody_here(shut) == "same-user"
     finally:
         subprocess.run(["rm", "-rf", str(place)], check=True)
     assert judge.external.stat().st_mode & 0o777 == 0o400

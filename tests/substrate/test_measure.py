@@ -14,7 +14,13 @@ import pytest
 from substrate.dropin import Overrides, read_dropin
 from substrate.fork import Fork, make_fork
 from substrate.job import Result
-from substrate.measure import Measured, SealedAdapter, measure, seal_adapter
+from substrate.measure import (
+    Measured,
+    SealedAdapter,
+    discard_adapter,
+    measure,
+    seal_adapter,
+)
 from substrate.outcome import Outcome
 from substrate.run import job_for, run_recipe
 from substrate.store import Snapshot, Store
@@ -362,3 +368,16 @@ def test_a_sealed_adapter_that_was_changed_is_not_scored(fork: Fork, tmp_path: P
     weights.chmod(0o644)
     weights.write_bytes(safetensors(factors(2.0)))
     assert score(adapter, fork.snapshot).outcome == Outcome.INFRASTRUCTURE
+
+
+def test_an_adapter_goes_unless_it_was_delivered_since(fork: Fork, tmp_path: Path) -> None:
+    deliver(fork)
+    into = tmp_path / "adapters"
+    sealed = seal_adapter(fork, RESULT, into)
+    assert isinstance(sealed, SealedAdapter)
+    os.utime(sealed.path, (1000.0, 1000.0))
+    assert not discard_adapter(sealed.path, 1000.0) and sealed.path.is_dir()
+    assert seal_adapter(fork, RESULT, into) == sealed, "the same once more"
+    assert not discard_adapter(sealed.path, 1001.0) and sealed.path.is_dir()
+    assert discard_adapter(sealed.path, sealed.path.stat().st_mtime + 1)
+    assert list(into.iterdir()) == []
