@@ -114,9 +114,14 @@ def write_entries(entries: Iterable[Entry], path: Path) -> None:
 
 
 def read_entries(path: Path) -> tuple[Entry, ...]:
-    """What `write_entries` wrote. Raises ValueError or TypeError when it is something else."""
+    """What `write_entries` wrote. Raises OSError, ValueError or TypeError for something else."""
+    if path.exists() and not path.is_file():  # a pipe has no end
+        raise ValueError(f"wanted a file at {path}, found something else")
     lines = path.read_text(encoding="ascii").splitlines()
-    return tuple(Entry(**json.loads(line)) for line in lines)
+    try:
+        return tuple(Entry(**json.loads(line)) for line in lines)
+    except RecursionError as error:
+        raise ValueError("an entry is nested without end") from error
 
 
 def hash_tree(root: Path, known: Mapping[str, str], progress: Progress = silent) -> list[Entry]:

@@ -183,6 +183,17 @@ def edit_with_its_entry(home: Path) -> None:
     overwrite(listed, text.encode())
 
 
+def pipe_for_the_entries(home: Path) -> None:
+    (listed,) = home.glob("store/snapshots/*/entries.jsonl")
+    listed.unlink()
+    os.mkfifo(listed)
+
+
+def nest_the_entries(home: Path) -> None:
+    (listed,) = home.glob("store/snapshots/*/entries.jsonl")
+    overwrite(listed, b"[" * 100_000)
+
+
 def lockbox_for_external(home: Path) -> None:
     (judge,) = home.glob("store/judges/*")
     overwrite(judge / "external.jsonl", (judge / "lockbox.jsonl").read_bytes())
@@ -303,6 +314,12 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], None], str, str]] = {
     ),
     "a sealed file and its entry are edited together": (
         edit_with_its_entry, "substrate", "entries.jsonl changed"
+    ),
+    "a pipe takes the place of the list of what was sealed": (
+        pipe_for_the_entries, "substrate", "entries.jsonl changed"
+    ),
+    "the list of what was sealed is nested without end": (
+        nest_the_entries, "substrate", "entries.jsonl changed"
     ),
     "a label of the external set is edited": (
         in_judge("external.jsonl", edit_a_byte), "judge", "the problems changed"
