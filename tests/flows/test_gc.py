@@ -472,6 +472,7 @@ def test_a_removal_that_was_killed_after_its_record_goes_on(home: Path, id: str)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_campaign_goes_on_unharmed_while_garbage_is_removed_all_the_time(tmp_path: Path) -> None:
     home = tmp_path / "home"
     run = [*SEEDBED, "run", "--substrate", str(STUB), "--rounds", "2", "--width", "5"]
