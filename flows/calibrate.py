@@ -2,18 +2,20 @@
 
 Runs and scores as those of anchors: a clean fork of the sealed snapshot, the controller's own run,
 the snapshot's own evaluation. What was recorded is never done again, so that an interrupted
-calibration goes on where it stopped, and asking for more runs adds to those that there are.
+calibration goes on where it stopped, and asking for more runs adds to those that there are. One
+process at a time calibrates a subject: it holds a lease.
 """
 
 import asyncio
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flows.clean_run import Bench, clean_run, score_text
 from flows.house import House
-from flows.lease import held_lease
+from flows.lease import leased
 from flows.seed import derive_seed
 from flows.trial import runs_at_once
 from policies.baseline import is_run, score_of, set_baseline
@@ -78,13 +80,16 @@ async def calibrate(
 ) -> list[Calibration]:
     """Have `runs` runs of the recipe and every probe on record. Returns all rows of the subject.
 
-    Raises flows.clean_run.RunFailed where infrastructure keeps failing, SnapshotDamaged, and
-    flows.lease.CampaignBusy where another process calibrates the same.
+    Raises flows.lease.Busy while another process does that, LeaseLost where one took over,
+    flows.clean_run.RunFailed where infrastructure keeps failing, SnapshotDamaged.
     """
-    end = "wait for it; the same command then adds what is missing"
-    async with held_lease(house.ledger, subject.name, subject.name, end):
-        await _calibrate(house, subject, runs, at_once)
-    house.drop_anchor()
+    snapshot = subject.snapshot
+    task = f"calibrate {snapshot.manifest.name} ({subject.recipe}, {subject.rollouts} rollouts)"
+    otherwise = "end that process: what it has recorded stays"
+    async with leased(house.ledger, subject.name, task=task, otherwise=otherwise):
+        for left in house.settings.forks.glob(f"{subject.name}-*"):  # of one that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        await _calibrate(house, subject, runs, at_once or runs_at_once(snapshot))
     return recorded(house, subject)
 
 
@@ -198,7 +203,7 @@ async def _calibrate(house: House, subject: Subject, runs: int, at_once: int) ->
     snapshot = subject.snapshot
     await asyncio.to_thread(house.store.verify, snapshot)
     there = {(row.probe, row.number) for row in recorded(house, subject)}
-    gate = asyncio.Semaphore(at_once or runs_at_once(snapshot))
+    gate = asyncio.Semaphore(at_once)
 
     async def through_gate(number: int) -> None:
         async with gate:
@@ -211,6 +216,7 @@ async def _calibrate(house: House, subject: Subject, runs: int, at_once: int) ->
     for probe in PROBES:
         if (probe, 1) not in there:
             await _probe(house, subject, probe)
+    house.drop_anchor()
 
 
 async def _run(house: House, subject: Subject, number: int) -> None:

@@ -47,7 +47,7 @@ class Bench:
 async def clean_run(
     house: House, bench: Bench, standing: StandingRecipe, *, seed: int, name: str
 ) -> dict[str, Any]:
-    """Run and score it once. Returns the columns that `Calibration` and `FinalRun` have alike.
+    """Run and score it once. Returns columns of `policies.tables.CleanRun`.
 
     `name` is unique to the run, as the path of its fork and of the output that is kept. Raises
     RunFailed, SnapshotDamaged, substrate.fork.BadEdit.

@@ -7,7 +7,7 @@ wanted, found, and what to do; 3 stopped and resumable; 130 interrupted and resu
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from flows import cli_campaigns, cli_gc, cli_run
 from flows.cli_campaigns import AsJson, CampaignId
 from flows.cli_policy import policy_commands
 from flows.cli_substrate import substrate_commands
+
+if TYPE_CHECKING:
+    from flows.house import House
 
 app = typer.Typer(
     name="seedbed",
@@ -40,12 +43,19 @@ app.command()(cli_gc.gc)
 @app.command()
 def report(
     campaign: CampaignId = "",
+    file: Annotated[
+        str,
+        typer.Argument(help="File for --html; `-`: standard output; empty: below its artifacts."),
+    ] = "",
     number: Annotated[int, typer.Option("--round", min=0, help="One round; 0: all.")] = 0,
     listing: Annotated[bool, typer.Option("--list", help="All campaigns, newest first.")] = False,
     as_json: AsJson = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Markdown.")] = False,
+    html: Annotated[
+        bool, typer.Option("--html", help="The whole campaign as one HTML file with plots.")
+    ] = False,
 ) -> None:
-    """Print round reports: tables, or the fixed-schema JSON, or Markdown."""
+    """Print round reports: tables, or the fixed-schema JSON, or Markdown, or write them as HTML."""
     from rich.console import Console
 
     from flows import screen
@@ -56,6 +66,11 @@ def report(
     from policies.render import campaign_json, report_markdown
 
     house = open_house()
+    if html:
+        _html(house, campaign, file, number, as_json)
+        return
+    if file:
+        raise typer.BadParameter(f"wanted --html for a file, found only {file}; add --html")
     if listing:
         if as_json:
             print(json.dumps(screen.campaign_list(house), indent=2))
@@ -87,6 +102,23 @@ def report(
         screen.show_campaign(Console(), house, row.id)
 
 
+def _html(house: "House", campaign: str, file: str, number: int, as_json: bool) -> None:
+    """Write a campaign's page and say where, or print it."""
+    from flows.dossier import read_dossier, write_page
+    from policies.page import campaign_page
+
+    if number:
+        raise typer.BadParameter(
+            f"wanted a whole campaign, found --round {number}; open the page at #r{number}"
+        )
+    campaign_id = house.ledger.find_campaign(campaign or None).id
+    if file == "-":
+        sys.stdout.buffer.write(campaign_page(read_dossier(house, campaign_id)).encode())
+        return
+    place = write_page(house, campaign_id, file)
+    print(json.dumps({"campaign": campaign_id, "file": place}) if as_json else place)
+
+
 @app.command()
 def verify(
     campaign: Annotated[
@@ -103,12 +135,14 @@ def verify(
     """
     from flows.verify import exit_code
     from flows.verify import verify as checks_of
+    from policies.escape import visible
 
     checks = []
     for check in checks_of(campaign or None, anchor):
         checks.append(check)
         if not as_json:
-            print(f"{check.state:9}  {check.what}: {check.found}", flush=True)
+            # A name may have anything in it: none may look like another line of this.
+            print(visible(f"{check.state:9}  {check.what}: {check.found}"), flush=True)
     if as_json:
         print(json.dumps([vars(check) for check in checks], indent=2))
     raise SystemExit(exit_code(checks))

@@ -134,10 +134,9 @@ def check(
     campaign: CampaignId = "",
     as_json: AsJson = False,
 ) -> None:
-    """Hold a draft to the constitution as the next policy. Writes nothing; exit 2 if unlawful."""
+    """Hold a draft to the constitution as the next policy. Records nothing; exit 2 if unlawful."""
     from flows.house import open_house
-    from flows.revision import facts_of
-    from policies.ruling import rule
+    from flows.revision import ruled
 
     house = open_house()
     campaign_id = house.ledger.find_campaign(campaign or None).id
@@ -147,7 +146,7 @@ def check(
         raise typer.BadParameter(
             f"wanted a draft, found that it cannot be read: {error}"
         ) from error
-    ruling = rule(reply, house.policy(campaign_id), facts_of(house, campaign_id, []))
+    ruling = ruled(house, campaign_id, house.policy(campaign_id), [], reply)
     if as_json:
         print(json.dumps([vars(found) for found in ruling.violations], indent=2))
     else:

@@ -136,7 +136,7 @@ def resume(
 def stop(campaign: CampaignId = "", as_json: AsJson = False) -> None:
     """Stop a running campaign, wherever it runs. It can be resumed."""
     from flows.house import open_house
-    from flows.lease import CampaignBusy, is_dead, lease_name
+    from flows.lease import Busy, is_dead, lease_name
     from flows.screen import state_of
 
     house = open_house()
@@ -148,7 +148,7 @@ def stop(campaign: CampaignId = "", as_json: AsJson = False) -> None:
         deadline = time.monotonic() + STOP_SECONDS
         while house.ledger.lease_holder(lease_name(campaign_id)) == holder:
             if time.monotonic() > deadline:
-                raise CampaignBusy(
+                raise Busy(
                     f"wanted {campaign_id} to stop, found it still running in {holder} after "
                     f"{STOP_SECONDS:.0f} s; it stops as soon as that process looks at the ledger"
                 )
@@ -172,13 +172,14 @@ def export(
     Goes on where it was interrupted; the lockbox is opened only once, whatever happens.
     """
     import asyncio
+    import os
     import shutil
 
     from flows.export import conclude, exported
     from flows.house import open_house
     from flows.lease import held
 
-    if to is not None and to.exists():
+    if to is not None and os.path.lexists(to):
         raise typer.BadParameter(f"wanted a new folder, found something at {to}; name another")
     house = open_house()
     campaign_id = house.ledger.find_campaign(campaign or None).id
@@ -192,7 +193,13 @@ def export(
 
     folder = asyncio.run(end())
     if to is not None:
-        shutil.copytree(folder, to)
+        try:
+            shutil.copytree(folder, to)
+        except OSError as error:
+            shutil.rmtree(to, ignore_errors=True)
+            raise typer.BadParameter(
+                f"wanted a copy of {folder} at {to}, found: {error}; make room, or name another"
+            ) from error
         folder = to
     found = exported(house, campaign_id) or {}
     if as_json:

@@ -1,6 +1,7 @@
 """`seedbed substrate`: drop-ins listed, shown, made, checked, sealed and calibrated."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -89,6 +90,8 @@ def calibrate(
 
     house = open_house()
     subject = find_subject(house, name, recipe, rollouts)
+    to_do = f"{runs} runs of {subject.recipe}, less those on record, each as long as a trial"
+    print(f"{name}: {to_do}", file=sys.stderr, flush=True)
     rows = asyncio.run(measure_baseline(house, subject, runs=runs, at_once=at_once))
     found = faults(rows, subject.snapshot.manifest.sets.dev.direction)
     (summary,) = [

@@ -1,5 +1,6 @@
 """Exchanges: what agents and models said to each other, in files by digest, and their rows."""
 
+import hashlib
 import os
 import tempfile
 from pathlib import Path
@@ -44,13 +45,13 @@ def exchanges_of(house: House, campaign_id: str, place: str = "") -> list[Exchan
     for row in house.ledger.agent_calls(campaign_id):
         if not place or row.call.startswith(f"{place}/"):
             file = exchange_file(house.settings, row.exchange_sha256)
-            text = file.read_text("utf-8") if file.is_file() else ""
-            if sha256_of(text) != row.exchange_sha256:
+            content = file.read_bytes() if file.is_file() else b""
+            if hashlib.sha256(content).hexdigest() != row.exchange_sha256:
                 raise ExchangeDamaged(
                     f"wanted the exchange of {row.call} in {file}, found "
-                    f"{'another text' if text else 'none'}; put back a copy of the file"
+                    f"{'another text' if content else 'none'}; put back a copy of the file"
                 )
-            found.append(read_exchange(text))
+            found.append(read_exchange(content.decode()))
     return found
 
 

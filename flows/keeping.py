@@ -7,6 +7,7 @@ from flows.calibrate import calibrate as measure_baseline
 from flows.house import open_house
 from flows.verify import verify as checks_of
 from policies.baseline import faults
+from policies.escape import visible
 
 
 class Tampered(RuntimeError):
@@ -46,7 +47,7 @@ def verify(campaign_id: str = "") -> list[str]:
     """
     said = []
     for check in checks_of(campaign_id or None):
-        said.append(f"{check.state}: {check.what}: {check.found}")
+        said.append(visible(f"{check.state}: {check.what}: {check.found}"))
         if check.state == "tampered":
             raise Tampered(said[-1])
     return said

@@ -1,6 +1,6 @@
-"""Leases: one process conducts a campaign, notices a request to stop, and lets go.
+"""Leases: one process conducts a campaign or calibrates a substrate, and then lets go.
 
-A calibration has a lease too, and whoever clears up takes one for a moment.
+Whoever clears up takes one for a moment.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ BEAT_SECONDS = 0.5
 FORGOTTEN_SECONDS = 86_400.0  # after which the lease of another host that ran out is nobody's
 
 
-class CampaignBusy(RuntimeError):
-    """Another process conducts this campaign."""
+class Busy(RuntimeError):
+    """Another process does it already."""
 
 
 class CampaignStopped(Exception):
@@ -89,49 +89,56 @@ def borrowed(ledger: Ledger, name: str) -> Iterator[bool]:
 async def held(house: House, campaign_id: str) -> AsyncIterator[None]:
     """Hold the campaign's lease for the length of the block.
 
-    Raises CampaignBusy when another living process holds it. What follows is raised from inside the
-    block, after everything in it was cancelled: CampaignStopped when `seedbed stop` asked for that,
-    LeaseLost when the lease is another's, and whatever keeps the lease from being renewed.
+    Raises as `leased` does, and, from inside the block, CampaignStopped when `seedbed stop` asked
+    for that.
     """
-    asked = len(house.ledger.events(campaign_id, kind="stop.requested"))
+    ledger = house.ledger
+    asked = len(ledger.events(campaign_id, kind="stop.requested"))
 
-    def look_up() -> None:
-        if len(house.ledger.events(campaign_id, kind="stop.requested")) > asked:
+    def notice_stop() -> None:
+        if len(ledger.events(campaign_id, kind="stop.requested")) > asked:
             raise CampaignStopped(
                 f"{campaign_id} was stopped; go on with `seedbed resume {campaign_id}`"
             )
 
-    end = f"wait for it, or end it with `seedbed stop {campaign_id}`"
-    async with held_lease(house.ledger, lease_name(campaign_id), campaign_id, end, look_up):
+    stop = f"end it with `seedbed stop {campaign_id}`"
+    name, task = lease_name(campaign_id), f"conduct {campaign_id}"
+    async with leased(ledger, name, task=task, otherwise=stop, notice=notice_stop):
         yield
 
 
 @asynccontextmanager
-async def held_lease(
-    ledger: Ledger, name: str, what: str, end: str, look_up: Callable[[], None] = lambda: None
+async def leased(
+    ledger: Ledger,
+    name: str,
+    *,
+    task: str,
+    otherwise: str,
+    notice: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[None]:
-    """Hold a lease for the length of the block, and raise in it what `look_up` raises meanwhile.
+    """Hold a lease for the length of the block; that of a dead process of this host is taken over.
 
-    `what` is conducted under it, `end` says how to get it from another. Raises CampaignBusy, and
-    in the block LeaseLost.
+    `task` says in an error what it is held for, and `otherwise` what to do but wait. `notice` is
+    called at every beat. Raises Busy when another living process holds it. What follows is raised
+    from inside the block, after everything in it was cancelled: LeaseLost when the lease is
+    another's, and whatever `notice` raises or keeps the lease from being renewed.
     """
     me = holder()
     if not _claim(ledger, name, me):
-        raise CampaignBusy(
-            f"wanted to conduct {what}, but process {ledger.lease_holder(name)} does; {end}"
-        )
+        other = ledger.lease_holder(name)
+        raise Busy(f"wanted to {task}, but process {other} does; wait for it, or {otherwise}")
 
     async def beat() -> None:
         renewed = asyncio.get_running_loop().time()
         while True:
             await asyncio.sleep(BEAT_SECONDS)
-            look_up()
+            notice()
             if asyncio.get_running_loop().time() - renewed > LEASE_SECONDS / 3:
                 # Claimed and not renewed: one that ran out while nobody wanted it is still ours.
                 if not ledger.claim_lease(name, me, LEASE_SECONDS):
                     raise LeaseLost(
-                        f"wanted to renew the lease on {what}, found that another process "
-                        "holds it; look at what that one does with `seedbed report`"
+                        f"wanted to go on to {task}, found that another process has taken the "
+                        "lease; let that one finish"
                     )
                 renewed = asyncio.get_running_loop().time()
 

@@ -14,11 +14,13 @@ def explain(error: Exception) -> tuple[str, int] | None:
     from agents.worker import UnknownWorker
     from flows.clean_run import RunFailed
     from flows.compare import BadComparison
+    from flows.dossier import BadPlace
     from flows.exchanges import ExchangeDamaged
+    from flows.export import ExportFailed
     from flows.finale import CampaignUnfinished, NothingToExport
     from flows.foreground import Interrupted
     from flows.house import BadHome
-    from flows.lease import CampaignBusy, LeaseLost
+    from flows.lease import Busy, LeaseLost
     from flows.roles import BadRole
     from flows.start import BadPlan
     from policies.constitution import ConstitutionChanged
@@ -39,11 +41,12 @@ def explain(error: Exception) -> tuple[str, int] | None:
     if isinstance(error, ValidationError) and error.title == "Plan":
         faults = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         return "the plan is not valid: " + "; ".join(faults), 2
-    refused = (BadDropIn, BadPlan, UnknownWorker, NotInLedger, CampaignBusy, LeaseLost)
+    refused = (BadDropIn, BadPlan, UnknownWorker, NotInLedger, Busy, LeaseLost)
     refused = (*refused, BadRole, BadPrices, NoLine, NoWalls, ProviderFailure, UnknownModel)
     refused = (*refused, BadRollback, NothingSaid, RunFailed, CampaignUnfinished)
-    refused = (*refused, BadComparison, ReplayDiverged, ExchangeDamaged)
+    refused = (*refused, BadComparison, BadPlace, ReplayDiverged, ExchangeDamaged)
     damaged = (
+        ExportFailed,
         NothingToExport,
         BadHome,
         NoSnapshot,

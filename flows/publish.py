@@ -22,18 +22,16 @@ from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from flows.plan import artifact_key
+from policies.charts import LEGEND, picture, scores_chart
 from policies.diff import diff_lines, diff_markdown, diff_policies
 from policies.draft import Violation
-from policies.drawings import Direction, diff_svg, scores_chart_svg, svg_data_uri
+from policies.drawings import Direction, diff_svg, svg_data_uri
+from policies.edits import edit_text
 from policies.escape import code, markdown, one_line
 from policies.integrity import rates
 from policies.ledger import Ledger
 from policies.policy import SearchPolicy
-from policies.render import (
-    campaign_markdown,
-    edit_text,
-    report_markdown,
-)
+from policies.render import campaign_markdown, report_markdown
 from policies.report import RoundReport, SlotResult
 from policies.tables import Campaign, Outbox
 
@@ -73,7 +71,7 @@ def outbox_rows(
     links = _links(campaign.id)
     title = f"Round {report.round}"
     shown = [
-        ("markdown", "report", title, _report(report, reports, links, direction)),
+        ("markdown", "report", title, _report(report, reports, links)),
         ("table", "scores", title, _scores(report)),
         (
             "markdown",
@@ -204,12 +202,10 @@ def _links(campaign_id: str) -> str:
     )
 
 
-def _report(
-    report: RoundReport, reports: Sequence[RoundReport], links: str, direction: Direction
-) -> str:
-    chart = _picture("Scores by round", scores_chart_svg(reports, direction=direction))
+def _report(report: RoundReport, reports: Sequence[RoundReport], links: str) -> str:
+    chart = _picture("Scores by round", picture(scores_chart(reports, {})))
     text = report_markdown(report)
-    return _fitted(f"{links}\n\n{text}\n## Scores by round\n\n{chart}", report)
+    return _fitted(f"{links}\n\n{text}\n## Scores by round\n\n{chart}{LEGEND}\n", report)
 
 
 def _scores(report: RoundReport) -> str:

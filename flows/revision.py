@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -97,7 +98,18 @@ def decide(parent: SearchPolicy, report: RoundReport, history: list[RoundReport]
 def hear(house: House, campaign_id: str, report: RoundReport, reply: bytes) -> Ruling:
     """The ruling on any reply, of whoever revises, as the policy after that of `report`'s round."""
     parent = house.policy_of_round(campaign_id, report.round)
-    ruling = rule(reply, parent, facts_of(house, campaign_id, [report]))
+    return ruled(house, campaign_id, parent, [report], reply)
+
+
+def ruled(
+    house: House,
+    campaign_id: str,
+    parent: SearchPolicy,
+    unrecorded: list[RoundReport],
+    reply: bytes,
+) -> Ruling:
+    """The ruling on a reply as the policy after `parent`, by every clause and on a clean fork."""
+    ruling = rule(reply, parent, facts_of(house, campaign_id, unrecorded))
     if ruling.policy is None:
         return ruling
     unfitting = unfit(house, campaign_id, ruling.policy, parent)
@@ -147,15 +159,21 @@ def unfit(
     known = [knob for axis in parent.axes for knob in axis.knobs]
     new = [knob for axis in draft.axes for knob in axis.knobs if knob not in known]
     standing = draft.standing_recipe
-    place = house.settings.forks / campaign_id / "draft-policy"
+    folder = house.settings.forks / campaign_id
+    folder.mkdir(parents=True, exist_ok=True)
     edits = [Edit(), *(item.edit for item in draft.replicates)]
     for edit in edits:
         what = "standing_recipe" if edit.is_empty() else "replicates"
         quote = f"{what}: {canonical_json(edit.model_dump(mode='json'))}"
+        # Of its own: a person may have a draft checked while the campaign revises.
+        place = Path(tempfile.mkdtemp(prefix="draft-policy-", dir=folder))
         try:
             patches = [house.ledger.patch_text(patch) for patch in standing.patches]
             fork = make_fork(
-                house.snapshot(campaign_id), place, overrides=standing.overrides, patches=patches
+                house.snapshot(campaign_id),
+                place / "fork",
+                overrides=standing.overrides,
+                patches=patches,
             )
             patch = house.ledger.patch_text(edit.patch) if edit.patch else None
             apply_edit(fork, edit.overrides, patch)

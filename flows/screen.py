@@ -17,13 +17,13 @@ from flows.house import House
 from flows.lease import is_dead, lease_name
 from flows.roles import PAUSED
 from policies.diff import diff_lines, diff_policies, headline
+from policies.edits import edit_text
 from policies.escape import visible
 from policies.isolation import isolation_banner
 from policies.lineage import read_lineage
 from policies.policy import SearchPolicy
 from policies.purse import spent_by_role, spent_text
 from policies.rejection import REJECTED, read_rejections
-from policies.render import edit_text
 from policies.report import RoundReport, SetScore
 from policies.why import Answer
 
@@ -154,7 +154,7 @@ def show_round(console: Console, report: RoundReport) -> None:
         table.add_row(
             str(slot.slot),
             escape(axis),
-            escape(edit_text(slot.edit)) or "none",
+            _plain(edit_text(slot.edit)) or "none",
             slot.outcome,
             _score(slot.dev, missing="not scored"),
             _score(slot.external, missing="no look"),
@@ -180,33 +180,33 @@ def show_round(console: Console, report: RoundReport) -> None:
 def show_policy(console: Console, policy: SearchPolicy) -> None:
     """A policy as a person reads it: axes, standing recipe, what is known."""
     console.print(f"[bold]policy {policy.version}[/bold]  {policy.digest()[:12]}")
-    console.print(escape(policy.objective))
+    console.print(_plain(policy.objective))
     table = Table(title="axes", title_justify="left")
     for name in ("axis", "status", "knobs", "evidence"):
         table.add_column(name, overflow="fold")
     for axis in policy.axes:
         knobs = "\n".join(
-            f"{knob.constant} {knob.low:g} to {knob.high:g}"
+            _plain(f"{knob.constant} {knob.low:g} to {knob.high:g}")
             if knob.kind != "choice"
-            else f"{knob.constant} {knob.choices}"
+            else _plain(f"{knob.constant} {knob.choices}")
             for knob in axis.knobs
         )
-        table.add_row(axis.id, axis.status, escape(knobs), " ".join(axis.evidence[-4:]))
+        table.add_row(axis.id, axis.status, knobs, " ".join(axis.evidence[-4:]))
     console.print(table)
     standing = policy.standing_recipe
     for file, constants in standing.overrides.items():
         for name, value in constants.items():
-            console.print(f"  standing: {escape(file)} {name} = {value!r}")
+            console.print(_plain(f"  standing: {file} {name} = {value!r}"))
     for patch in standing.patches:
         console.print(f"  standing: patch {patch[:12]}")
     for item in policy.replicates:
-        console.print(f"  to replicate: {item.axis} {escape(edit_text(item.edit))}")
+        console.print(f"  to replicate: {item.axis} {_plain(edit_text(item.edit))}")
     for end in policy.dead_ends:
-        console.print(f"  dead end: {escape(end.title)} ({' '.join(end.rows)})")
+        console.print(f"  dead end: {_plain(end.title)} ({' '.join(end.rows)})")
     for claim in policy.claims:
-        console.print(f"  claim: {escape(claim.text)} ({' '.join(claim.rows)})")
+        console.print(f"  claim: {_plain(claim.text)} ({' '.join(claim.rows)})")
     if policy.rationale:
-        console.print(escape(policy.rationale))
+        console.print(_plain(policy.rationale))
 
 
 def show_policy_diff(
@@ -278,6 +278,11 @@ def show_error(console: Console, message: str) -> None:
 
 def _score(score: SetScore | None, missing: str) -> str:
     return missing if score is None else f"{score.value:.4f}"
+
+
+def _plain(text: str) -> str:
+    """Text of others for a line of markup: what would move the cursor is spelled out."""
+    return escape(visible(text))
 
 
 def _when(moment: str) -> str:

@@ -1,10 +1,11 @@
 """Verification: everything that the ledger vouches for, checked against what is there.
 
 In this order: the database's schema, the hash chain over all rows, the anchor, sealed substrates
-and judges, adapters, patches, policies and exchanges with models by their hashes, canaries and
-held-out problems in what was written, and every report made again from the rows. It ends at the
-first thing that was tampered with; what cannot be checked is said, and what comes after it is
-checked all the same. Nothing is changed.
+and judges, adapters, patches, policies and exchanges with models by their hashes, exports, canaries
+and held-out problems in what was written, and every report. Exports and reports are made again from
+the rows. It ends at the first thing that was tampered with; what cannot be checked is said, and
+what comes after it is checked where it can be read. Nothing is changed, but that a database of an
+older version is upgraded.
 """
 
 import json
@@ -14,21 +15,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
 from flows.adapters import namings, removed
 from flows.exchanges import ExchangeDamaged, exchanges_of
-from flows.export import export_folder, exported, hashes
+from flows.export import export_folder, export_texts, exported, hashes, read_ending
 from flows.house import BadHome, House, open_house
 from flows.leakage import first_leak
 from flows.program import program_sha256
 from flows.round import build_report
 from flows.settings import Settings
 from policies.anchor import ANCHORED, first_drift, read_anchor
-from policies.canonical import canonical_json, digest
+from policies.canonical import canonical_json
 from policies.database import UNREADABLE, UnknownSchema, is_there
 from policies.ledger import verify_chain
+from policies.policy import SearchPolicy
 from policies.report import RoundReport
 from policies.schema import first_schema_fault
-from policies.tables import Campaign, Report, sha256_of
+from policies.tables import Campaign, Policy, Report, sha256_of
 from substrate.dropin import DropIn
 from substrate.measure import adapter_damage, is_unsealed
 from substrate.store import NoSnapshot, SnapshotDamaged
@@ -74,18 +78,16 @@ def _checks(campaign: str | None, anchor: Path | None) -> Iterator[Check]:
             yield Check("ledger", "unchecked", none)
             return
         house = open_house()
-        rows = [house.ledger.find_campaign(campaign)] if campaign else house.ledger.campaigns()
         yield _check("schema", first_schema_fault(house.ledger), "as the migrations make it")
-        last = house.ledger.last_event()
-        events = f"{last.seq if last else 0} events, each row as it was recorded"
-        yield _check("chain", verify_chain(house.ledger), events)
+        yield _chain(house)
+        rows = [house.ledger.find_campaign(campaign)] if campaign else house.ledger.campaigns()
         yield from _anchors(house, anchor)
         yield from _substrates(house, _snapshots(house, rows, whole=campaign is None))
         yield from _judges(house, rows)
         yield _check("adapters", *_adapters(house, rows, whole=campaign is None))
         yield _check("texts", *_texts(house, rows))
         yield _check("exchanges", *_exchanges(house, rows))
-        yield _check("exports", *_exports(house, rows))
+        yield from _exports(house, rows)
         well = "no canary and no held-out problem in what was written"
         yield _check("leaks", first_leak(house, rows), well)
         for row in rows:
@@ -93,7 +95,9 @@ def _checks(campaign: str | None, anchor: Path | None) -> Iterator[Check]:
     except FileNotFoundError as error:
         wanted = f"wanted the file {error.filename}, found none; see to its name"
         yield Check("reading", "unchecked", wanted)
-    except (BadHome, UnknownSchema, UNREADABLE, OSError) as error:
+    except UNREADABLE as error:
+        yield Check("reading", "unchecked", f"the database cannot be read: {error.orig}")
+    except (BadHome, UnknownSchema, OSError) as error:
         yield Check("reading", "unchecked", str(error))
 
 
@@ -101,8 +105,18 @@ def _check(what: str, fault: str | None, well: str) -> Check:
     return Check(what, "tampered", fault) if fault else Check(what, "ok", well)
 
 
+def _chain(house: House) -> Check:
+    if fault := verify_chain(house.ledger):  # before any row is read: it may be unreadable
+        return Check("chain", "tampered", fault)
+    last = house.ledger.last_event()
+    return Check("chain", "ok", f"{last.seq if last else 0} events, each row as it was recorded")
+
+
 def _anchors(house: House, copy: Path | None) -> Iterator[Check]:
     file = house.settings.anchor
+    if file.exists() and not file.is_file():
+        yield Check("anchor", "tampered", f"something else was put in the place of the file {file}")
+        return
     heads = read_anchor(file) if file.exists() else []
     if not heads and house.ledger.last_event() and not house.ledger.events(kind=ANCHORED):
         yield Check("anchor", "unchecked", f"no campaign has written {file} yet")
@@ -131,10 +145,17 @@ def _substrates(house: House, digests: list[str]) -> Iterator[Check]:
             continue
         if recorded is None:
             yield Check(what, "tampered", "the ledger has no row of it: it was deleted")
-        elif DropIn.model_validate_json(recorded.manifest) != snapshot.manifest:
+        elif not _is_manifest(recorded.manifest, snapshot.manifest):
             yield Check(what, "tampered", "its manifest in the ledger is not the snapshot's own")
         else:
             yield Check(what, "ok", f"{len(snapshot.entries)} paths as they were sealed")
+
+
+def _is_manifest(text: str, manifest: DropIn) -> bool:
+    try:
+        return DropIn.model_validate_json(text) == manifest
+    except ValidationError:
+        return False
 
 
 def _judges(house: House, rows: list[Campaign]) -> Iterator[Check]:
@@ -186,12 +207,22 @@ def _texts(house: House, rows: list[Campaign]) -> tuple[str | None, str]:
         parent = None
         for policy in house.ledger.policies(row.id):
             where = f"policy {row.id}/p{policy.version}"
-            if digest(json.loads(policy.body)) != policy.sha256:
+            if sha256_of(policy.body) != policy.sha256:
                 return f"{where}: its body has another hash", ""
             if policy.parent != parent:
                 return f"{where}: its parent is not the version before it", ""
+            if not _is_policy(policy):
+                return f"{where}: its body is not the policy that its row names", ""
             parent, count = policy.sha256, count + 1
     return None, f"{len(patches)} patches and {count} policies by hash"
+
+
+def _is_policy(row: Policy) -> bool:
+    try:
+        policy = SearchPolicy.model_validate_json(row.body)
+    except ValidationError:
+        return False
+    return (policy.version, policy.parent) == (row.version, row.parent)
 
 
 def _exchanges(house: House, rows: list[Campaign]) -> tuple[str | None, str]:
@@ -205,19 +236,48 @@ def _exchanges(house: House, rows: list[Campaign]) -> tuple[str | None, str]:
     return None, f"{count} exchanges with models by hash"
 
 
-def _exports(house: House, rows: list[Campaign]) -> tuple[str | None, str]:
-    """The first file of an export that is not what was exported."""
-    count = 0
+def _exports(house: House, rows: list[Campaign]) -> Iterator[Check]:
+    """Each export, against the hashes of its files and against the rows that it came from."""
+    count, differing = 0, ""
     for row in rows:
         if (said := exported(house, row.id)) is None:
             continue
-        folder, count = export_folder(house, row.id), count + 1
-        found = hashes(folder) if folder.is_dir() else {}
-        for name in sorted(said["files"].keys() | found.keys()):
-            if found.get(name) != said["files"].get(name):
-                how = "missing" if name not in found else "altered or added"
-                return f"{folder / name} is {how}", ""
-    return None, f"{count} exports as they were written"
+        count += 1
+        if fault := _export_fault(house, row.id, said.get("files", {})):
+            yield Check("exports", "tampered", fault)
+            return
+        if fault := _rewritten(house, row.id, said.get("files", {})):
+            if said.get("program") == program_sha256():
+                yield Check("exports", "tampered", fault)
+                return
+            differing = f"another version of Seedbed wrote it; made again it differs: {fault}"
+    if differing:
+        yield Check("exports", "unchecked", differing)
+    else:
+        yield Check("exports", "ok", f"{count} exports as they were written, and as the rows say")
+
+
+def _export_fault(house: House, campaign_id: str, files: dict[str, str]) -> str | None:
+    """The first file of an export that is not what was exported."""
+    folder = export_folder(house, campaign_id)
+    found = hashes(folder) if folder.is_dir() and not folder.is_symlink() else {}
+    for name in sorted(files.keys() | found.keys()):
+        if found.get(name) != files.get(name):
+            how = "missing" if name not in found else "altered or added"
+            return f"{folder / name} is {how}"
+    return None
+
+
+def _rewritten(house: House, campaign_id: str, files: dict[str, str]) -> str | None:
+    """The first text of an export that is not what the rows make of it today."""
+    try:
+        texts = export_texts(house, read_ending(house, campaign_id))
+    except (LookupError, ValueError, TypeError) as error:
+        return f"the export of {campaign_id} cannot be made again from the rows: {error}"
+    for name, text in texts.items():
+        if sha256_of(text) != files.get(name):
+            return f"{export_folder(house, campaign_id) / name} is not what the rows say"
+    return None
 
 
 def _reports(house: House, campaign: Campaign) -> Iterator[Check]:
@@ -242,7 +302,11 @@ def _report_fault(house: House, row: Report) -> tuple[str | None, bool]:
     """What is wrong with a report, and whether that is a difference to what is made again."""
     if sha256_of(row.body) != row.sha256:
         return "its body has another hash than its row says", False
-    if RoundReport.model_validate_json(row.body).results_digest() != row.results_sha256:
+    try:
+        report = RoundReport.model_validate_json(row.body)
+    except ValidationError as error:
+        return f"its body is no report: {error.errors()[0]['msg']}", False
+    if report.results_digest() != row.results_sha256:
         return "its results have another hash than its row says", False
     try:
         again = build_report(house, row.campaign, row.round).data()

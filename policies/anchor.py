@@ -50,16 +50,18 @@ def drop_anchor(ledger: Ledger, file: Path) -> Head | None:
 def read_anchor(file: Path) -> list[Head]:
     """The heads in an anchor, in the order of the file. A line that is none is left out.
 
-    Raises OSError where there is no such file.
+    Raises OSError where there is no such file, or something else in its place.
     """
+    if file.exists() and not file.is_file():  # a pipe or a device has no end
+        raise OSError(f"wanted a file at {file}, found something else; put back a copy of it")
     heads = []
     for line in file.read_bytes().splitlines():
         try:
-            found = json.loads(line)
-            head = Head(found["seq"], found["hash"])
-        except (ValueError, KeyError, TypeError):
+            match json.loads(line):
+                case {"seq": int(seq), "hash": str(hash)}:
+                    heads.append(Head(seq, hash))
+        except (ValueError, RecursionError):
             continue  # cut off when its process died, or altered: then the chain misses it
-        heads.append(head)
     return heads
 
 
@@ -86,9 +88,9 @@ def first_drift(ledger: Ledger, file: Path, *, complete: bool = True) -> str | N
                 f"event {head.seq} has hash {hashes[head.seq]}, the anchor has {head.hash}: the "
                 "ledger was rewritten, or the anchor replaced"
             )
-    kept = {(head.seq, head.hash) for head in heads}
+    kept = {(str(head.seq), head.hash) for head in heads}
     for seq, subject, body in noted:
-        if (int(subject), json.loads(body)["hash"]) not in kept:
+        if (subject, json.loads(body).get("hash")) not in kept:
             return (
                 f"the anchor lacks event {subject}, of which event {seq} says that it was "
                 "anchored: a line was removed or altered"

@@ -3,16 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from policies.baseline import baseline
 from policies.canonical import canonical_json
 from policies.caps import amount_text
+from policies.cells import Code, Said, Table, blocks_markdown, cell_markdown
+from policies.endings import end_scores, end_verdict, lockbox_blocks
 from policies.escape import code, markdown
 from policies.final import Direction, Effect
 from policies.policy import StandingRecipe
 from policies.report import Decoupling, RoundReport, SetScore
 from policies.tables import Arm, Campaign, Candidate, FinalRun, Opening
-
-ARMS: tuple[Arm, ...] = ("candidate", "baseline")
 
 
 @dataclass(frozen=True)
@@ -62,9 +61,10 @@ def model_card(ending: Ending) -> str:
     """The card as Markdown with the front matter of a model hub. Equal endings have equal text."""
     campaign, base = ending.campaign, ending.base
     standing = StandingRecipe.model_validate_json(ending.candidate.standing_recipe)
+    scores = [end_scores(ending.runs, ending.lockbox), *lockbox_blocks(ending.lockbox)]
     sections = [
         ("Recipe", _recipe(ending, standing)),
-        ("Scores", _scores(ending)),
+        ("Scores", blocks_markdown(scores)),
         ("Dev against external", _decoupling(ending.reports)),
         ("Looks", _looks(ending)),
         ("Cost", _cost(ending.cost)),
@@ -84,27 +84,12 @@ def model_card(ending: Ending) -> str:
         f"{', '.join(code(name) for name in base.target_modules)}, trained by campaign "
         f"{code(campaign.id)} on substrate {code(campaign.substrate_name)}.",
         "",
-        _verdict(ending),
+        cell_markdown(end_verdict(ending.runs, ending.effects["external"])),
         "",
     ]
     for title, body in sections:
         lines += [f"## {title}", "", *body, ""]
     return "\n".join(lines)
-
-
-def _verdict(ending: Ending) -> str:
-    if not any(run.arm == "baseline" for run in ending.runs):
-        return (
-            "**No gain was found:** the campaign promoted nothing, and this is the recipe that it "
-            "began with."
-        )
-    external = ending.effects["external"]
-    if external is None:
-        return "**Not confirmed:** candidate and baseline cannot be compared on external."
-    said = f"{external.effect:+.4f} on external ({external.low:+.4f} to {external.high:+.4f})"
-    if external.is_confirmed:
-        return f"**Confirmed on fresh seeds:** {said} against the recipe that it began with."
-    return f"**Not confirmed on fresh seeds:** {said}; the interval does not exclude no gain."
 
 
 def _recipe(ending: Ending, standing: StandingRecipe) -> list[str]:
@@ -125,53 +110,15 @@ def _recipe(ending: Ending, standing: StandingRecipe) -> list[str]:
     return lines
 
 
-def _scores(ending: Ending) -> list[str]:
-    """Means over the fresh runs with their spread; the lockbox is of the exported adapter alone."""
-    rows = []
-    for arm in ARMS:
-        runs = [run for run in ending.runs if run.arm == arm]
-        texts = {
-            "dev": [run.dev for run in runs if run.dev],
-            "external": [run.external for run in runs if run.external],
-        }
-        for name, found in texts.items():
-            scores = [SetScore.model_validate_json(text) for text in found]
-            base = baseline([score.value for score in scores])
-            if base is not None:
-                sigma = "unknown" if base.sigma is None else f"{base.sigma:.4f}"
-                cells = (f"{base.mean:.4f}", sigma, str(base.n), str(scores[0].n))
-                rows.append((arm, name, *cells, code(scores[0].metric)))
-        if arm in ending.lockbox:
-            score = ending.lockbox[arm]
-            cells = (f"{score.value:.4f}", "one run", "1", str(score.n), code(score.metric))
-            rows.append((arm, "lockbox", *cells))
-    head = ("recipe", "set", "score", "sigma of a run", "runs", "problems", "metric")
-    lines = _table(head, rows)
-    if not ending.lockbox:
-        lines += [
-            "",
-            "The lockbox was opened and no score came of it: it is not opened again.",
-        ]
-    domains = [
-        (arm, markdown(domain), f"{part.value:.4f}", str(part.n))
-        for arm in ARMS
-        if arm in ending.lockbox
-        for domain, part in sorted(ending.lockbox[arm].domains.items())
-    ]
-    if domains:
-        lines += ["", *_table(("recipe", "lockbox, domain", "score", "problems"), domains)]
-    return lines
-
-
 def _decoupling(reports: Sequence[RoundReport]) -> list[str]:
     """What the last round found of each domain."""
     if not reports or not reports[-1].results.decoupling:
         return ["Not tested."]
     rows = [
-        (markdown(item.domain), item.verdict, _chance(item), str(item.pairs))
+        (Said(item.domain), item.verdict, _chance(item), str(item.pairs))
         for item in reports[-1].results.decoupling
     ]
-    lines = _table(("domain", "verdict", "probability", "pairs"), rows)
+    lines = blocks_markdown([Table(("domain", "verdict", "probability", "pairs"), rows)])
     if ignored := reports[-1].results.ignored:
         lines += ["", f"Not ranked by dev in {', '.join(markdown(name) for name in ignored)}."]
     return lines
@@ -212,13 +159,8 @@ def _lineage(ending: Ending) -> list[str]:
         (f"results of round {last.round}", last.results_digest()),
     ]
     return [
-        *_table(("what", "sha256"), [(name, f"`{sha256}`") for name, sha256 in rows]),
+        *blocks_markdown([Table(("what", "sha256"), [(name, Code(sha)) for name, sha in rows])]),
         "",
         "`lineage.json` has every round, policy and run. The rule that chose it, declared in the "
         f"plan: {markdown(ending.candidate.rule, 2000)}",
     ]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [head, ["---"] * len(head), *rows]
-    return ["| " + " | ".join(cells) + " |" for cells in lines]

@@ -7,12 +7,14 @@ every event after it. A chain rewritten to its end, or cut short, is consistent 
 head that was kept elsewhere shows those.
 """
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, select
+from sqlalchemy.exc import OperationalError
 
 from policies.canonical import canonical_json, digest
 from policies.tables import Campaign, Event, Row, table_of
@@ -86,16 +88,33 @@ def chain(connection: Connection, links: Iterable[Link], at: datetime) -> list[d
 def first_break(connection: Connection) -> str | None:
     """What is wrong with the first event that does not hold, or None: the whole ledger holds.
 
-    Recomputes every hash and every row's digest. A row without an event is named last.
+    Recomputes every hash and every row's digest. A row without an event is named last; one that
+    holds what no column of its kind takes is named first.
     """
     models = {table_of(model).name: model for model in Row.__subclasses__() if model.chained}
     rows: dict[tuple[str, str], tuple[str | None, str]] = {}
     for model in models.values():
-        table = table_of(model)
-        names = table.columns.keys()
-        for row in connection.execute(select(table)):
-            link = row_link(model, dict(zip(names, row, strict=True)))
-            rows[link.kind, link.subject] = link.campaign, link.body
+        try:
+            links = list(_links(connection, model))
+        except _UNREADABLE:
+            if fault := _first_unreadable(connection, model):
+                return fault
+            raise
+        rows |= {(link.kind, link.subject): (link.campaign, link.body) for link in links}
+    try:
+        return _first_broken(connection, rows, models.keys())
+    except _UNREADABLE:
+        if fault := _first_unreadable(connection, Event):
+            return fault
+        raise
+
+
+def _first_broken(
+    connection: Connection,
+    rows: dict[tuple[str, str], tuple[str | None, str]],
+    tables: Collection[str],
+) -> str | None:
+    """The first event that does not follow, or is not what its row says; then rows without one."""
     previous = ""
     events = connection.execute(select(*(EVENT.c[name] for name in _EVENT)).order_by(EVENT.c.seq))
     for place, event in enumerate(map(tuple, events), start=1):
@@ -107,18 +126,59 @@ def first_break(connection: Connection) -> str | None:
             return f"{where} does not follow the event before it: one of the two was altered"
         if hash != digest([named, seq, campaign, kind, subject, body, _plain(at)]):
             return f"{where} was altered: its hash is not that of its columns"
-        if kind in models:
+        if kind in tables:
             row = rows.pop((kind, subject), None)
             if row is None:
                 return f"{where} has no row: it was deleted, its key altered, or written twice"
             if row != (campaign, body):
                 return f"{where} is not what the row says: the row was altered"
+        elif not _is_note(body):
+            return f"{where} was altered: no note has the body {body!r:.80}"
         previous = hash
     for kind, subject in rows:
         return f"{kind} {subject} has no event: it was written past the ledger"
     return None
 
 
+def _links(connection: Connection, model: type[Row]) -> Iterator[Link]:
+    """The link of every row of a table, as the row is now."""
+    table = table_of(model)
+    names = table.columns.keys()
+    for row in connection.execute(select(table)):
+        yield row_link(model, dict(zip(names, row, strict=True)))
+
+
+def _first_unreadable(connection: Connection, model: type[Row]) -> str | None:
+    """The first row that holds what the ledger cannot have written, None where there is none.
+
+    SQLite takes any value in any column: a date that is none, text of no encoding, infinity.
+    """
+    table = table_of(model)
+    keys = [column.name for column in table.primary_key]
+    try:
+        found = connection.exec_driver_sql(f"SELECT {', '.join(keys)} FROM {table.name}").all()
+    except OperationalError as error:
+        return f"{table.name} has a row whose key cannot be read, which was altered: {error.orig}"
+    for key in found:
+        one = select(table).where(*(table.c[k] == v for k, v in zip(keys, key, strict=True)))
+        try:
+            for row in connection.execute(one):
+                row_link(model, dict(zip(table.columns.keys(), row, strict=True)))
+        except _UNREADABLE as error:
+            why = error.orig if isinstance(error, OperationalError) else error
+            subject = model.natural_key.format_map(dict(zip(keys, key, strict=True)))
+            return f"{table.name} {subject} was altered: the ledger writes no such value ({why})"
+    return None
+
+
+def _is_note(body: str) -> bool:
+    try:
+        return isinstance(json.loads(body), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+_UNREADABLE = (ValueError, TypeError, OperationalError)
 _EVENT = ("seq", "campaign", "kind", "subject", "body", "at", "previous", "hash")
 _HEAD = select(EVENT.c.seq, EVENT.c.hash).order_by(EVENT.c.seq.desc()).limit(1)
 

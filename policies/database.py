@@ -112,8 +112,9 @@ def _migrate(engine: Engine) -> None:
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     scripts = ScriptDirectory.from_config(config)
     with engine.connect() as connection:
-        found = MigrationContext.configure(connection).get_current_revision()
+        versions = MigrationContext.configure(connection).get_current_heads()
         tables = inspect(connection).get_table_names()
+    found = ", ".join(sorted(versions)) or None  # more than one is of no program of ours
     if found == scripts.get_current_head():
         return
     ours = {script.revision for script in scripts.walk_revisions()}

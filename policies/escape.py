@@ -12,12 +12,14 @@ def visible(text: str) -> str:
 
     Such characters move the cursor, colour a terminal or turn the order of what is read.
     """
+    if text.isprintable():  # most texts: none of those characters is
+        return text
     return "".join(_spell(letter) if _is_hidden(letter) else letter for letter in text)
 
 
 def one_line(text: str, most: int = MOST) -> str:
     """`text` with runs of white space as one space, visible, cut to `most` characters."""
-    line = visible(" ".join(text.split()))
+    line = visible(" ".join(text.split())[: most + 1])  # spelled out it only gets longer
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
@@ -39,7 +41,9 @@ def svg(text: str) -> str:
 
 
 def _is_hidden(letter: str) -> bool:
-    return unicodedata.category(letter) in {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
+    point = ord(letter)
+    is_no_character = point & 0xFFFE == 0xFFFE or 0xFDD0 <= point <= 0xFDEF  # XML refuses some
+    return is_no_character or unicodedata.category(letter) in {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
 
 
 def _spell(letter: str) -> str:

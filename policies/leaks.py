@@ -8,9 +8,11 @@ nothing. A gram that the trainable problems have too gives nothing away and is n
 import base64
 import binascii
 import hashlib
+import html
 import json
 import re
 import unicodedata
+import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -33,7 +35,11 @@ def held_out_grams(
 
 
 def find_leaks(value: Any, held_out: frozenset[int]) -> list[tuple[Path, str]]:
-    """Where JSON values hold a secret or held-out text, in plain, in base64 or in hexadecimal."""
+    """Where JSON values hold a secret or held-out text: in plain, escaped or encoded.
+
+    Looked through are base64, base32 and hexadecimal, in one piece or in groups, percent signs,
+    entities, escapes and letters that do not show, one inside the other.
+    """
     return [
         (path, what)
         for path, text, _ in _texts(value, ())
@@ -65,7 +71,7 @@ _SECRETS = re.compile(
     r"|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY"
     r"|(?i:authorization\s*:\s*\w+\s+\S{8,}|bearer\s+[A-Za-z0-9._~+/-]{16,})"
-    r"|(?i:(password|passwd|api[_-]?key|secret|access[_-]?token)\s*[=:]\s*\S{6,})"
+    r"|(?i:(password|passwd|api[_-]?key|secret(_\w{1,40})?|access[_-]?token)[\"']?\s*[=:]\s*\S{6,})"
     r"|[a-z][a-z0-9+.-]*://[^/\s:@]+:[^/\s@]+@"
 )
 # A script without spaces has words of one letter.
@@ -86,7 +92,7 @@ def _grams_of(problems: Iterable[Mapping[str, Any]]) -> set[int]:
 
 
 def _leak(text: str, held_out: frozenset[int]) -> str | None:
-    for spelled in (text, *_decoded(text)):
+    for spelled in _spelled(text):
         if _SECRETS.search(unicodedata.normalize("NFKC", spelled)):
             return SECRET
         if held_out and not held_out.isdisjoint(_grams_within(spelled)):
@@ -123,18 +129,60 @@ def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str, bool]]:
 
 
 def _joined(items: list[Any]) -> str:
-    texts = [item for item in items if isinstance(item, str)]
+    texts = list(_leaves(items))
     return " ".join(texts) if len(texts) > 1 else ""
+
+
+def _leaves(items: list[Any]) -> Iterator[str]:
+    for item in items:
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, list):
+            yield from _leaves(item)
+
+
+def _spelled(text: str) -> Iterator[str]:
+    """The text in plain, as each way to hide it would be read, and what is encoded in it, twice."""
+    seen: set[str] = set()
+    todo = [(text, 0)]
+    while todo:
+        spelled, depth = todo.pop()
+        if spelled in seen:
+            continue
+        seen.add(spelled)
+        yield spelled
+        if depth < 2:
+            plain = _unescaped(spelled)
+            inner = [plain, *_decoded(plain), *_decoded(_CHUNKED.sub("", plain))]
+            todo += [(found, depth + 1) for found in inner]
+
+
+def _unescaped(text: str) -> str:
+    """Without letters that do not show, percent signs, entities and escapes."""
+    text = html.unescape(urllib.parse.unquote(text, errors="replace"))
+    text = _ESCAPE.sub(lambda found: chr(int(found[1] or found[2] or "20", 16)), text)
+    return "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
+
+
+# `\u0020`, `\x20`, and the letters that stand for white space.
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|[nrt])")
+# White space between groups of encoded letters: `V2hp Y2gg`, `57 68 69`.
+_CHUNKED = re.compile(r"(?<=[A-Za-z0-9+/=])\s+(?=[A-Za-z0-9+/])")
 
 
 def _decoded(text: str) -> Iterator[str]:
     for found in ENCODED.findall(text):
-        for decode in (_from_base64, bytes.fromhex):
+        for decode in (_from_base64, bytes.fromhex, _from_base32):
             try:
                 plain = decode(found).decode("utf-8")
             except (ValueError, binascii.Error):
                 continue
             yield plain
+
+
+def _from_base32(text: str) -> bytes:
+    plain = text.rstrip("=")
+    return base64.b32decode(plain + "=" * (-len(plain) % 8), casefold=True)
 
 
 def _from_base64(text: str) -> bytes:

@@ -1,5 +1,6 @@
 """The search policy: what the campaign believes and will try next, and the one thing promoted."""
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -18,7 +19,8 @@ Overrides = dict[str, dict[str, Constant]]
 RowRef = Annotated[
     str,
     Field(
-        pattern=r"^r\d+(/s\d+(/(dev|external)(/[a-z0-9._-]+)?)?)?$",
+        # One spelling for a row: two could be taken for two rows.
+        pattern=r"^r[1-9][0-9]{0,8}(/s(0|[1-9][0-9]{0,8})(/(dev|external)(/[a-z0-9._-]+)?)?)?$",
         description="A row of this campaign: `r3` a round, `r3/s2` a trial, `r3/s2/dev/strings` "
         "a score of one domain.",
     ),
@@ -46,6 +48,10 @@ class NumberKnob(_Part):
             raise ValueError(f"low must not exceed high: found {self.low} > {self.high}")
         if self.scale == "log" and self.low <= 0:
             raise ValueError(f"a log scale needs low > 0: found {self.low}")
+        if not math.isfinite(self.high - self.low):
+            raise ValueError(f"a range has a finite width: found {self.low} to {self.high}")
+        if self.kind == "int" and max(-self.low, self.high) >= 2**63:
+            raise ValueError(f"integers fit in 64 bits: found {self.low} to {self.high}")
         return self
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from policies.cells import Code, Said, Table, blocks_markdown
 from policies.chain import Note
 from policies.draft import Violation
-from policies.escape import code, markdown
 from policies.ruling import Ruling
 from policies.tables import Event
 
@@ -51,13 +51,22 @@ def read_rejections(events: Iterable[Event]) -> list[Rejection]:
 
 def rejections_markdown(rejections: Sequence[Rejection]) -> str:
     """A section of a report: each violation in a row; empty where no draft was rejected."""
+    lines = blocks_markdown([rejections_table(rejections)])
+    return "\n".join(["## Rejected drafts", "", *lines, ""]) if lines else ""
+
+
+def rejections_table(rejections: Sequence[Rejection]) -> Table:
+    """Each violation in a row."""
     rows = [
-        f"| {item.round} | {code(item.author)} | {found.clause} | {markdown(found.reason)} "
-        f"| {code(found.quote)} | `{item.reply_sha256[:12]}` |"
+        (
+            str(item.round),
+            Code(item.author),
+            found.clause,
+            Said(found.reason),
+            Code(found.quote),
+            Code(item.reply_sha256[:12]),
+        )
         for item in rejections
         for found in item.violations
     ]
-    if not rows:
-        return ""
-    head = ["## Rejected drafts", "", "| round | author | clause | reason | in the draft | reply |"]
-    return "\n".join([*head, "| --- | --- | --- | --- | --- | --- |", *rows, ""])
+    return Table(("round", "author", "clause", "reason", "in the draft", "reply"), rows)

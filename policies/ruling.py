@@ -44,8 +44,8 @@ def rule(reply: bytes, parent: SearchPolicy, facts: CampaignFacts) -> Ruling:
 
 
 def _shown(found: Violation, facts: CampaignFacts) -> Violation:
-    quote, reason = strike_out([[found.quote], [found.reason]], facts.held_out)
-    return Violation(found.clause, *quote, *reason)
+    quote, reason = (strike_out(text, facts.held_out) for text in (found.quote, found.reason))
+    return Violation(found.clause, quote, reason)
 
 
 def _kept(reply: bytes, draft: Draft | Violation, facts: CampaignFacts) -> Any:

@@ -255,15 +255,9 @@ class Patch(Row, table=True):
         return cls(sha256=sha256_of(text), text=text)
 
 
-class Calibration(Row, table=True):
-    """A run of a substrate's unmodified recipe on a seed of its own, or a degenerate probe."""
+class CleanRun(SQLModel):
+    """What the tables of runs outside of any round say alike of a run."""
 
-    natural_key = "{substrate_sha256}/{recipe}/{rollouts}/{probe}/{number}"
-    substrate_sha256: Sha256 = Field(primary_key=True)
-    recipe: Name = Field(primary_key=True)
-    rollouts: Count = Field(primary_key=True, sa_type=BigInteger, description="Its budget.")
-    probe: Probe = Field(primary_key=True, sa_type=String)
-    number: Number = Field(primary_key=True)
     seed: Seed = Field(sa_type=BigInteger)
     outcome: OutcomeName = Field(sa_type=String)
     reason: str = Field(sa_type=Text)
@@ -272,6 +266,17 @@ class Calibration(Row, table=True):
     external: str | None = Field(default=None, sa_type=Text, description="A `SetScore` too.")
     account: str = Field(sa_type=Text, description="What it cost, as JSON text.")
     finished_at: AwareDatetime = Field(default_factory=utc_now)
+
+
+class Calibration(Row, CleanRun, table=True):
+    """A run of a substrate's unmodified recipe on a seed of its own, or a degenerate probe."""
+
+    natural_key = "{substrate_sha256}/{recipe}/{rollouts}/{probe}/{number}"
+    substrate_sha256: Sha256 = Field(primary_key=True)
+    recipe: Name = Field(primary_key=True)
+    rollouts: Count = Field(primary_key=True, sa_type=BigInteger, description="Its budget.")
+    probe: Probe = Field(primary_key=True, sa_type=String)
+    number: Number = Field(primary_key=True)
 
 
 class Candidate(Row, table=True):
@@ -286,7 +291,7 @@ class Candidate(Row, table=True):
     chosen_at: AwareDatetime = Field(default_factory=utc_now)
 
 
-class FinalRun(Row, table=True):
+class FinalRun(Row, CleanRun, table=True):
     """A run of a campaign's end, on a fresh seed: of its candidate, or of what it began with."""
 
     __tablename__ = "final_run"  # pyright: ignore[reportAssignmentType]
@@ -294,14 +299,6 @@ class FinalRun(Row, table=True):
     campaign: Slug = Field(primary_key=True)
     arm: Arm = Field(primary_key=True, sa_type=String)
     number: Number = Field(primary_key=True)
-    seed: Seed = Field(sa_type=BigInteger)
-    outcome: OutcomeName = Field(sa_type=String)
-    reason: str = Field(sa_type=Text)
-    adapter_sha256: Sha256 | None = None
-    dev: str | None = Field(default=None, sa_type=Text, description="A `SetScore`, as JSON text.")
-    external: str | None = Field(default=None, sa_type=Text, description="A `SetScore` too.")
-    account: str = Field(sa_type=Text, description="What it cost, as JSON text.")
-    finished_at: AwareDatetime = Field(default_factory=utc_now)
 
 
 class Opening(Row, table=True):

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from statistics import fmean
 
 from policies.canonical import canonical_json
@@ -26,14 +26,15 @@ def c1_external_is_the_authority(case: Case) -> Iterator[Violation]:
     policy, parent = case.policy, case.parent
     if policy.evidence_ranking != parent.evidence_ranking:
         first = policy.evidence_ranking[0] if policy.evidence_ranking else ""
-        if not _EXTERNAL.search(first) or _PROXY.search(first):
+        if not _EXTERNAL.search(first) or _PROXY.search(first) or _DENIED.search(first):
             reason = "the first kind of evidence is the external score, and no other beside it"
             yield case.breach("C1", ("evidence_ranking",), reason)
     if policy.objective != parent.objective:
-        if not _EXTERNAL.search(policy.objective):
-            reason = "the objective is the external score, and names it"
+        goal = _EXTERNAL.search(policy.objective)
+        if goal is None or _PROXY_FIRST.search(policy.objective[: goal.start()]):
+            reason = "the objective is the external score, and names it first"
             yield case.breach("C1", ("objective",), reason)
-        elif _against(case.facts.direction).search(policy.objective):
+        elif any(way.search(policy.objective) for way in _against(case.facts.direction)):
             reason = f"the substrate's direction is to {case.facts.direction} the external score"
             yield case.breach("C1", ("objective",), reason)
     for i, promotion in case.promotions():
@@ -51,6 +52,10 @@ def c6_no_threshold_is_lowered(case: Case) -> Iterator[Violation]:
             least, found = computed[name], said[name]
             if least is not None and (found is None or found < least - TOLERANCE):
                 reason = f"the evidence computes {name} {least:.6f}, and a policy has no less"
+                yield case.breach("C6", ("noise", name), reason)
+        for name in ("degrees", "external_degrees", "calibration"):
+            if said[name] > computed[name]:
+                reason = f"the evidence has {name} {computed[name]}, and a policy claims no more"
                 yield case.breach("C6", ("noise", name), reason)
     before, now = case.parent.noise.threshold, policy.noise.threshold
     seen = _seen(case)
@@ -86,9 +91,10 @@ def c9_claims_cite_rows_that_say_so(case: Case) -> Iterator[Violation]:
             elif finding.row in rows and not rows.holds(finding):
                 held = {one.what: one.value for one in rows.findings(finding.row)}
                 yield case.breach("C9", path, f"`{finding.row}` holds {canonical_json(held)}")
-    known = {end.id for end in case.parent.dead_ends}
+    known = {end.id: end for end in case.parent.dead_ends}
     for i, end in enumerate(case.policy.dead_ends):
-        if end.id not in known and (said := _unlike(end, rows)) is not None:
+        said = _unlike(end, rows) if end.id not in known else _moved(known[end.id], end, rows)
+        if said is not None:
             yield case.breach("C9", ("dead_ends", i, "effect"), said)
     for i, promotion in case.promotions():
         if (said := _unconfirmed(promotion, rows)) is not None:
@@ -124,6 +130,13 @@ def c11_a_decoupled_proxy_does_not_rank(case: Case) -> Iterator[Violation]:
         if name := _only_by_a_misleading_score(trial, misleading):
             reason = f"nothing speaks for it but its dev score in `{name}`, which misleads"
             yield case.breach("C11", ("replicates", i, "origin"), reason)
+    untrusted = {name for name, trust in policy.trust.items() if trust != "trusted"}
+    for i, promotion in case.promotions():
+        trials = [facts.rows.trial(row) for row in row_names(promotion.rows)]
+        said = [_only_by_a_misleading_score(t, {*misleading, *untrusted}) for t in trials if t]
+        if said and all(said):
+            reason = f"nothing speaks for it but dev in {sorted(set(map(str, said)))}"
+            yield case.breach("C11", ("standing_recipe", "provenance", i), reason)
 
 
 def c14_one_window_of_evidence(case: Case) -> Iterator[Violation]:
@@ -158,15 +171,35 @@ def c14_one_window_of_evidence(case: Case) -> Iterator[Violation]:
 
 _EXTERNAL = re.compile(r"(?i)\bexternal\b")
 _PROXY = re.compile(r"(?i)\b(dev|proxy|internal)\b")
+_DENIED = re.compile(r"(?i)\b(not|no|never|ignore|without|except)\b")
+_PROXY_FIRST = re.compile(
+    r"(?i)\b(raise|increase|maximi[sz]e|improve|lower|reduce|minimi[sz]e|decrease)\b"
+    r"(\s+\w+){0,2}\s+(dev|proxy|internal)\b"
+)
+_NEGLECT = "ignore|neglect|disregard|forget|hurt|harm|worsen"
 _WORSE = {
-    "maximise": r"lower|reduce|minimi[sz]e|decrease|worsen|drop",
-    "minimise": r"raise|increase|maximi[sz]e|worsen|grow",
+    "maximise": (
+        "lower|reduce|minimi[sz]e|decrease|drop|diminish|shrink|cut|sink",
+        "down|low|lower|lowest|fall|drop|sink|shrink|small|smaller|worse|worst",
+    ),
+    "minimise": (
+        "raise|increase|maximi[sz]e|grow|lift|boost",
+        "up|high|higher|highest|rise|grow|climb|large|larger|worse|worst",
+    ),
 }
 
 
-def _against(direction: str) -> re.Pattern[str]:
-    """Words that send the external score the wrong way, such as `minimise the external`."""
-    return re.compile(rf"(?i)\b({_WORSE[direction]})\b(\W+\w+){{0,3}}\W+external\b")
+def _against(direction: str) -> tuple[re.Pattern[str], ...]:
+    """Words that send the external score the wrong way: `minimise the external`, `external down`.
+
+    Behind the score only words of its own clause count: `external, and lower dev` is about dev.
+    """
+    before, behind = _WORSE[direction]
+    own = r"(\s+(?!(and|but|not|never|while|without|even|where|or)\b)\w+){0,3}\s+"
+    return (
+        re.compile(rf"(?i)\b({before}|{_NEGLECT})\b(\W+\w+){{0,3}}\W+external\b"),
+        re.compile(rf"(?i)\bexternal\b{own}({behind})\b"),
+    )
 
 
 def _overruled(promotion: Promotion, rows: Rows) -> str | None:
@@ -224,6 +257,18 @@ def _unlike(end: DeadEnd, rows: Rows) -> str | None:
     return f"the effects of its rows lie between {min(effects):.4f} and {max(effects):.4f}"
 
 
+def _moved(old: DeadEnd, new: DeadEnd, rows: Rows) -> str | None:
+    """How the effect of a dead end to which trials were added is neither as it was nor theirs."""
+    trials = [rows.trial(row) for row in row_names(new.rows)]
+    if new.effect == old.effect or not set(new.rows) - set(old.rows) or None in trials:
+        return None  # what was not to be changed at all is C7's
+    effects = [t.verdict.effect for t in trials if t and t.verdict and t.verdict.effect is not None]
+    mean = fmean(effects) if effects else None
+    if mean is None or new.effect is None:
+        return None if mean is new.effect else f"the mean effect of its rows is {mean}"
+    return None if abs(mean - new.effect) <= TOLERANCE else f"its rows have the mean {mean:.4f}"
+
+
 def _unconfirmed(promotion: Promotion, rows: Rows) -> str | None:
     """How a promotion is not what a report says of the fresh runs of its edit."""
     reported = [
@@ -241,20 +286,31 @@ def _unconfirmed(promotion: Promotion, rows: Rows) -> str | None:
 
 
 def _unexplained(case: Case) -> Iterator[Violation]:
-    """What stands in the recipe, did not before, and was promoted by nothing."""
+    """What stands in the recipe and no promotion stands for, though one has to or had to."""
     recipe, before = case.policy.standing_recipe, case.parent.standing_recipe
     edits = [promotion.edit for promotion in recipe.provenance]
+    gone = [item.edit for item in before.provenance if item.edit not in edits]
+    orphan = "its promotion was taken out of the provenance: what that merged goes with it"
     reason = "what is new in the standing recipe is what a promotion in its provenance merged"
     for file, constants in recipe.overrides.items():
         for name, value in constants.items():
             stood = name in before.overrides.get(file, {})
             stood = stood and _same(before.overrides[file][name], value)
-            if not stood and not any(_sets(edit, file, name, value) for edit in edits):
-                path = ("standing_recipe", "overrides", file, name)
+            path = ("standing_recipe", "overrides", file, name)
+            if any(_sets(edit, file, name, value) for edit in edits):
+                continue
+            if not stood:
                 yield case.breach("C9", path, reason)
+            elif any(_sets(edit, file, name, value) for edit in gone):
+                yield case.breach("C9", path, orphan)
     for i, patch in enumerate(recipe.patches):
-        if patch not in before.patches and patch not in [edit.patch for edit in edits]:
-            yield case.breach("C9", ("standing_recipe", "patches", i), reason)
+        path = ("standing_recipe", "patches", i)
+        if patch in [edit.patch for edit in edits]:
+            continue
+        if patch not in before.patches:
+            yield case.breach("C9", path, reason)
+        elif patch in [edit.patch for edit in gone]:
+            yield case.breach("C9", path, orphan)
 
 
 def _sets(edit: Edit, file: str, name: str, value: Constant) -> bool:
@@ -276,7 +332,7 @@ def _apart(entry: Decoupling) -> str:
     return f"dev {entry.dev_change:+.4f}, external {entry.external_change:+.4f}"
 
 
-def _only_by_a_misleading_score(trial: Trial, misleading: Sequence[str]) -> str | None:
+def _only_by_a_misleading_score(trial: Trial, misleading: Collection[str]) -> str | None:
     """The misleading domain whose dev score is all that an edit raises, if there is one."""
     verdict = trial.verdict
     if verdict is None or not misleading or (verdict.external_effect or 0) > 0:
@@ -285,5 +341,5 @@ def _only_by_a_misleading_score(trial: Trial, misleading: Sequence[str]) -> str 
     if "overall" in misleading and sum(part.effect * part.n for part in parts.values()) > 0:
         return "overall"
     raised = {name for name, part in parts.items() if part.effect > 0}
-    found = sorted(raised & set(misleading))
-    return found[0] if found and raised <= set(misleading) else None
+    found = sorted(raised.intersection(misleading))
+    return found[0] if found and raised.issubset(misleading) else None

@@ -1,6 +1,7 @@
 """C12 and C13: a policy is small, well-formed and new, and gives nothing away."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from policies.canonical import canonical_json
 from policies.case import Case
@@ -32,4 +33,16 @@ def c13_gives_nothing_away(case: Case) -> Iterator[Violation]:
 
 def _content(policy: SearchPolicy) -> str:
     words = {"version", "parent", "window", "rationale", "unchanged_because"}
-    return canonical_json(policy.model_dump(mode="json", exclude=words))
+    return canonical_json(_in_order(policy.model_dump(mode="json", exclude=words)))
+
+
+def _in_order(value: Any) -> Any:
+    """Rows in one order and zero with one sign: another order or sign tells nothing else."""
+    if isinstance(value, float):
+        return value + 0.0
+    if isinstance(value, dict):
+        return {
+            name: sorted(set(item)) if name in ("rows", "evidence") else _in_order(item)
+            for name, item in value.items()
+        }
+    return [_in_order(item) for item in value] if isinstance(value, list) else value

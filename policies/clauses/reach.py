@@ -96,7 +96,8 @@ _WEIGHTS = re.compile(
 
 def _leads_to_weights(value: str) -> bool:
     # Compatibility letters and upper case are other spellings of one path.
-    plain = unicodedata.normalize("NFKC", value).strip().casefold().replace("\\", "/")
+    plain = unicodedata.normalize("NFKC", value).casefold().replace("\\", "/")
+    plain = plain.strip("\"'`*? \t\r\n")
     return bool(_ADDRESS.match(plain) or _WEIGHTS.fullmatch(plain))
 
 

@@ -1,7 +1,8 @@
 """C4, C7 and C10: what is tried next, what is not tried again, and what has been tried enough."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from policies.canonical import canonical_json
 from policies.case import Case
@@ -30,11 +31,14 @@ def c4_one_anchor_and_two_axes(case: Case) -> Iterator[Violation]:
             yield case.breach("C4", ("replicates", i, "axis"), reason)
         if (fault := _no_repetition(replicate, case.facts.rows)) is not None:
             yield case.breach("C4", ("replicates", i, fault[0]), fault[1])
+    parents = {axis.id: _turned(axis) for axis in case.parent.axes}
     first_with: dict[str, str] = {}
     for i, axis in enumerate(policy.axes):
         if axis.status == "active":
-            knobs = canonical_json(sorted(canonical_json(k.model_dump()) for k in axis.knobs))
+            knobs = _turned(axis)
             first = first_with.setdefault(knobs, axis.id)
+            if first == axis.id and knobs != parents.get(axis.id):  # or is it one with a new name?
+                first = next((name for name, those in parents.items() if those == knobs), first)
             if first != axis.id:
                 reason = f"it has the knobs of axis `{first}`: the two are one axis"
                 yield case.breach("C4", ("axes", i, "knobs"), reason)
@@ -54,7 +58,8 @@ def c4_one_anchor_and_two_axes(case: Case) -> Iterator[Violation]:
 def c7_dead_ends_only_grow(case: Case) -> Iterator[Violation]:
     """C7: a dead end of the parent stands as it was, or is reopened by later evidence.
 
-    Known rows may be added to it, and with them its effect may change. What reopens the dead end
+    Known trials of its axis may be added to it, and with them its effect may change (C9 says to
+    what). What reopens the dead end
     `x` is a claim `reopen-x` that cites a known trial of a later round than any that closed it.
     """
     policy, rows = case.policy, case.facts.rows
@@ -117,6 +122,28 @@ def end_of(axis: Axis, policy: SearchPolicy, rows: Rows) -> str | None:
     return None
 
 
+def _turned(axis: Axis) -> str:
+    """What an axis turns and how far: equal whatever the order, the spelling and repetitions."""
+    knobs = [
+        knob.model_dump() | ({"choices": _set_of(knob.choices)} if knob.kind == "choice" else {})
+        for knob in axis.knobs
+    ]
+    return canonical_json(_set_of(knobs))
+
+
+def _set_of(values: Sequence[Any]) -> list[str]:
+    return sorted({canonical_json(_plain(value)) for value in values})
+
+
+def _plain(value: Any) -> Any:
+    """1.0 as 1, and -0.0 as 0: what a recipe cannot tell apart is one value."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _tells(trial: Trial) -> bool:
     return trial.verdict is not None and trial.verdict.verdict != "unresolved"
 
@@ -137,10 +164,11 @@ def _no_repetition(replicate: Replicate, rows: Rows) -> tuple[str, str] | None:
 def _reworded(old: DeadEnd, new: DeadEnd, rows: Rows) -> list[str]:
     """The fields of a dead end that may not read as they do."""
     added = set(new.rows) - set(old.rows)
+    fits = all((trial := rows.trial(row)) and trial.slot.axis == new.axis for row in added)
     changed = {
         "axis": new.axis != old.axis,
         "title": new.title != old.title,
         "effect": new.effect != old.effect and not added,
-        "rows": not set(new.rows) >= set(old.rows) or not all(row in rows for row in added),
+        "rows": not set(new.rows) >= set(old.rows) or not fits,
     }
     return [name for name, is_changed in changed.items() if is_changed]

@@ -1,7 +1,8 @@
 """Makes the README's pictures: `python tests/browser/screenshots.py` writes docs/images/*.png.
 
 It brings Seedbed up in a temporary home, starts a campaign on the stub from the run form as a
-person does, waits for its end, and takes pictures of form, round report and policy diff.
+person does, waits for its end, and takes pictures of form, round report and policy diff. Then it
+runs a longer campaign from the command line and takes a picture of its page.
 """
 
 import os
@@ -36,8 +37,8 @@ def main(images: Path = IMAGES) -> list[Path]:
     from flows.server import free_port
 
     images.mkdir(parents=True, exist_ok=True)
-    names = ("run-form", "round-report", "policy-diff")
-    form, report, diff = pictures = [images / f"{name}.png" for name in names]
+    names = ("run-form", "round-report", "policy-diff", "campaign-page")
+    form, report, diff, whole = pictures = [images / f"{name}.png" for name in names]
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         try:
@@ -54,7 +55,24 @@ def main(images: Path = IMAGES) -> list[Path]:
                 page.picture(diff)
         finally:
             seedbed(home, "down")
+        run_campaign(home)
+        picture_of_page(home, whole)
     return pictures
+
+
+def run_campaign(home: Path) -> None:
+    """Four rounds on the stub, and its end."""
+    plan = ["--substrate", str(STUB), "--rounds", "4", "--seed", "3", "--name", "stub-four"]
+    seedbed(home, "run", *plan, "--export")
+
+
+def picture_of_page(home: Path, file: Path) -> None:
+    """The newest campaign's page, as a browser shows what is at its top."""
+    assert CHROMIUM is not None
+    place = seedbed(home, "report", "--html")
+    with opened(CHROMIUM, 1280, HEIGHT) as page:
+        page.open(Path(place).as_uri(), until="Overview")
+        page.picture(file)
 
 
 def submit(page: Page) -> None:

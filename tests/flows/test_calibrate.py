@@ -4,7 +4,13 @@ import asyncio
 import json
 import os
 import shutil
+import signal
+import socket
 import statistics
+import subprocess
+import time
+from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from flows.calibrate import calibration_of
+from flows.clean_run import LOOK
 from flows.cli import app
 from flows.house import open_house
 from flows.keeping import calibrate
@@ -19,8 +26,9 @@ from flows.lease import holder
 from flows.plan import BudgetPlan, Plan
 from flows.start import start_campaign
 from policies.baseline import score_of
+from policies.ledger import Ledger
 from substrate.dropin import read_dropin
-from tests.flows.commands import seedbed
+from tests.flows.commands import REPO, SEEDBED, seedbed
 
 STUB = Path(__file__).parent.parent / "substrates" / "stub"
 
@@ -169,6 +177,43 @@ def test_an_evaluation_that_an_empty_output_wins_is_refused_by_name(
 def test_a_recipe_that_is_not_there_is_refused(home: Path) -> None:
     done = calibrated(STUB, "--recipe", "nothing")
     assert "wanted recipe 'nothing'" in str(done.exception)
+
+
+def test_two_processes_at_one_calibration_do_nothing_twice_and_a_dead_ones_is_taken_over(
+    tmp_path: Path,
+) -> None:
+    stub, home = tmp_path / "stub", tmp_path / "home"
+    shutil.copytree(STUB, stub)
+    recipe = stub / "overlay" / "recipes" / "stub.py"
+    slowly = recipe.read_text().replace("STEP_SECONDS = 0.0", "STEP_SECONDS = 0.1")  # 3 s a run
+    recipe.write_text(slowly)
+    command = ["substrate", "calibrate", str(stub), "--runs", "4"]
+    environment = {**os.environ, "SEEDBED_HOME": str(home)}
+    with subprocess.Popen(
+        [*SEEDBED, *command, "--at-once", "1"], cwd=REPO, env=environment, stdout=subprocess.DEVNULL
+    ) as first:
+        try:
+            while not (home / "forks" / "calibration").is_dir():  # it has a run under way
+                assert first.poll() is None
+                time.sleep(0.05)
+            second = seedbed(home, *command)
+            assert first.poll() is None, "the second process was asked while the first ran"
+        finally:
+            first.send_signal(signal.SIGKILL)
+    assert second.returncode == 2
+    assert f"but process {socket.gethostname()}:{first.pid}:" in " ".join(second.stderr.split())
+    assert any((home / "forks" / "calibration").iterdir()), "it was killed in a run"
+
+    third = seedbed(home, *command, "--at-once", "4", "--json")
+    assert third.returncode == 0, third.stderr
+    assert json.loads(third.stdout)["runs"] == 4
+    assert not any((home / "forks" / "calibration").iterdir()), "nor is a fork of the dead left"
+    with closing(Ledger(f"sqlite:///{home / 'seedbed.db'}")) as ledger:
+        done = Counter(event.subject for event in ledger.events(kind="calibration"))
+        looks = Counter(event.subject for event in ledger.events(kind=LOOK))
+    assert len(done) == 4 + 4 and set(done.values()) == {1}
+    assert len(looks) == 4 and sum(looks.values()) <= 4 + 1, "but for the run that was cut short"
+    assert seedbed(home, "verify").returncode == 0
 
 
 @pytest.mark.slow

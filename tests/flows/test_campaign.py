@@ -9,7 +9,7 @@ import pytest
 
 from flows.campaign import campaign, conduct, resume
 from flows.house import House, open_house
-from flows.lease import CampaignBusy, held
+from flows.lease import Busy, held
 from flows.plan import BudgetPlan, Plan
 from flows.start import BadPlan, start_campaign
 from flows.trial import run_trial
@@ -274,7 +274,7 @@ async def second_conductor(house: House, campaign_id: str) -> None:
     assert house.ledger.claim_lease(f"campaign/{campaign_id}", "elsewhere:1:1", 60)
     forks = house.settings.forks / campaign_id / "of-the-other"
     forks.mkdir(parents=True)
-    with pytest.raises(CampaignBusy, match="elsewhere"):
+    with pytest.raises(Busy, match="elsewhere"):
         await conduct(campaign_id)
     assert forks.is_dir(), "what the other conductor works with is not ours to remove"
 

@@ -70,6 +70,22 @@ def test_report_as_markdown_has_every_round(home: Path) -> None:
     assert "# Round 1 of" in text and "# Round 2 of" in text
 
 
+def test_report_as_html_is_one_file_below_the_artifacts_or_where_one_says(
+    home: Path, tmp_path: Path
+) -> None:
+    campaign, wanted = campaign_of(home), tmp_path / "new" / "page.html"
+    shown = seedbed(home, "report", "--html")
+    assert shown.stdout.strip() == str(home / "artifacts" / campaign / "report.html")
+    told = json.loads(seedbed(home, "report", campaign, "--html", str(wanted), "--json").stdout)
+    assert told == {"campaign": campaign, "file": str(wanted)}
+    other = {**os.environ, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo", "LC_ALL": "C"}
+    printed = seedbed(home, "report", campaign, "-", "--html", environment=other).stdout
+    assert printed == wanted.read_text(encoding="utf-8")
+    assert printed == Path(shown.stdout.strip()).read_text(encoding="utf-8")
+    assert 'id="r2-s3"' in printed and 'id="p3"' in printed
+    assert list(wanted.parent.iterdir()) == [wanted], "no half of a file is left"
+
+
 def test_policies_are_shown_listed_and_compared(home: Path) -> None:
     first = json.loads(seedbed(home, "policy", "show", "--version", "1", "--json").stdout)
     history = json.loads(seedbed(home, "policy", "history", "--json").stdout)
@@ -122,6 +138,10 @@ def campaign_of(home: Path) -> str:
         (["compare", "sampler", "sampler"], "wanted two sides"),
         (["compare", "sampler", "oracle"], "kinds of worker that ran: sampler"),
         (["report", "--round", "9"], "found [1, 2]"),
+        (["report", "stub", "page.html"], "add --html"),
+        (["report", "stub", str(REPO), "--html"], "name a file"),
+        (["report", "stub", str(REPO / "README.md" / "page"), "--html"], "name a file"),
+        (["report", "--html", "--round", "1"], "a whole campaign"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_exit_code_2(

@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from flows.campaign import campaign, export
 from flows.cli import app
+from flows.export import ExportFailed
 from flows.finale import SCORED, LockboxOpened, open_lockbox
 from flows.house import House, open_house
 from flows.plan import EndPlan, Plan
@@ -24,6 +25,7 @@ from policies.ledger import DuplicateRow
 from policies.policy import SearchPolicy
 from policies.report import SetScore
 from policies.tables import Opening, Policy
+from tests.flows.test_verify import rewrite
 
 REPO = Path(__file__).parent.parent.parent
 STUB = REPO / "tests" / "substrates" / "stub"
@@ -176,6 +178,63 @@ def test_verify_names_an_edited_model_card(house: House) -> None:
     card.write_text(card.read_text().replace("No gain was found", "A gain was found"))
     done = seedbed("verify")
     assert done.exit_code == 1 and "README.md is altered" in done.output
+
+
+def swap_for_a_link(folder: Path) -> None:
+    """Same content, read from where it can be changed later."""
+    card = folder / "README.md"
+    card.rename(folder.parent / "elsewhere")
+    card.symlink_to(folder.parent / "elsewhere")
+
+
+def test_verify_names_what_is_no_file_of_the_export_and_rows_that_were_rewritten(
+    house: House,
+) -> None:
+    folder = Path(exported()["folder"])
+    assert asyncio.run(export(house.ledger.campaigns()[0].id)), "written again, with the same bytes"
+    assert seedbed("verify").exit_code == 0
+    for name, tamper in {
+        "README.md": swap_for_a_link,
+        "pipe": lambda folder: os.mkfifo(folder / "pipe"),
+        "more": lambda folder: (folder / "more").mkdir(),
+        "gone": lambda folder: (folder / "gone").symlink_to("nowhere"),
+    }.items():
+        tamper(folder)
+        done = seedbed("verify")
+        assert done.exit_code == 1 and f"{name} is altered or added" in done.output
+        exported()
+        assert seedbed("verify").exit_code == 0, "another export is whole again"
+
+    better = "UPDATE event SET body = replace(body, '\"value\":0.', '\"value\":0.9')"
+    rewrite(f"{better} WHERE kind = 'lockbox.scored'", anchor=True)(house.settings.home)
+    done = seedbed("verify")
+    assert done.exit_code == 1 and "README.md is not what the rows say" in done.output
+
+
+def test_what_stands_in_the_way_of_an_export_is_told_and_it_goes_on_afterwards(
+    house: House, tmp_path: Path
+) -> None:
+    campaign_id = house.ledger.campaigns()[0].id
+    place = house.settings.folder / "exports" / campaign_id
+    place.parent.mkdir()
+    place.write_text("in the way")
+    done = seedbed("export")
+    assert isinstance(done.exception, ExportFailed) and str(place) in str(done.exception)
+    assert place.read_text() == "in the way" and os.listdir(place.parent) == [campaign_id]
+    place.unlink()
+    for to in (tmp_path / "is" / ("long" * 80), tmp_path / ("long" * 80)):
+        assert seedbed("export", "--to", str(to)).exit_code == 2
+    opening = house.ledger.opening(campaign_id)
+    assert opening is not None
+    adapter = house.adapters / opening.candidate_sha256 / "more"
+    adapter.parent.chmod(0o755)
+    adapter.write_text("added")
+    assert isinstance(seedbed("export").exception, ExportFailed)
+    adapter.unlink()
+    adapter.parent.chmod(0o555)
+    exported()
+    assert kinds(house).count("opening") == kinds(house).count("campaign.exported") == 1
+    assert seedbed("verify").exit_code == 0
 
 
 def test_through_prefect_a_plan_can_end_its_campaign_and_the_card_is_an_artifact(

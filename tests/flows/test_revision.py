@@ -30,6 +30,7 @@ from policies.policy import SearchPolicy
 from policies.rejection import REJECTED, read_rejections
 from policies.report import RoundReport
 from policies.rollback import BadRollback
+from policies.rows import Rows
 from policies.ruling import Ruling
 from policies.tables import Row
 from substrate.store import Judge
@@ -37,6 +38,7 @@ from substrate.store import Judge
 REPO = Path(__file__).parent.parent.parent
 STUB = REPO / "tests" / "substrates" / "stub"
 WIDTH = 3
+SECRET = "sk-ant-" + "a1B2" * 8
 
 Draft = dict[str, Any]
 R = TypeVar("R", bound=Row)
@@ -383,10 +385,25 @@ def test_the_command_line_explains_checks_lists_and_rolls_back(
     assert checked.exit_code == 2
     assert {"C2", "C8"} <= {found["clause"] for found in json.loads(checked.stdout)}
 
+    stands, reports = house.policy(campaign_id), house.reports(campaign_id)
+    window = Rows(reports).window()
+    assert window is not None
+    lawful = stands.data() | {"version": stands.version + 1, "parent": stands.digest()}
+    lawful |= {"window": window.model_dump(), "noise": reports[-1].results.noise.model_dump()}
+    for constant, found in (("LEARNING_RATE", "lawful"), ("NOT_THERE", "C12")):
+        lawful["axes"][0]["knobs"][0]["constant"] = constant
+        (tmp_path / "draft.json").write_text(json.dumps(lawful))
+        checked = policy_command("check", str(tmp_path / "draft.json"), campaign_id)
+        assert checked.stdout.startswith(found), checked.output
+    assert list((house.settings.forks / campaign_id).glob("draft-policy*")) == []
+
     (rejection,) = json.loads(policy_command("rejected", campaign_id, "--json").stdout)
     assert rejection["violations"][0]["clause"] == "C2"
     reported = CliRunner().invoke(app, ["report", campaign_id, "--markdown"]).stdout
     assert "## Rejected drafts" in reported and "| C2 |" in reported
+    for reason in ("\udcff", "a\x00b", SECRET):
+        back = policy_command("rollback", "2", "--reason", reason, "--campaign", campaign_id)
+        assert isinstance(back.exception, BadRollback) and SECRET not in str(back.exception)
     back = policy_command("rollback", "2", "--reason", "To try.", "--campaign", campaign_id)
     assert back.exit_code == 0, back.output
     shown = policy_command("history", campaign_id).stdout

@@ -257,6 +257,15 @@ def anchor_lines(act: Callable[[list[str]], list[str]]) -> Callable[[Path], None
     return tamper
 
 
+def pipe_for_the_anchor(home: Path) -> None:
+    (home / "ledger.anchor").unlink()
+    os.mkfifo(home / "ledger.anchor")
+
+
+def name_that_reads_as_a_line(home: Path) -> None:
+    (home / "artifacts" / "adapters" / "a\nok         everything: well\x1b[8m").mkdir()
+
+
 def other_heads(lines: list[str]) -> list[str]:
     return [canonical_json({**json.loads(line), "hash": "0" * 64}) + "\n" for line in lines]
 
@@ -265,6 +274,8 @@ BETTER = "UPDATE score SET value = 0.99 WHERE round = 1 AND slot = 1 AND problem
 WON = "replace(body, 'Round 1 ran', 'Round 1 won')"
 PRAISE = f"UPDATE report SET body = {WON} WHERE round = 1"
 HASHED_PRAISE = f"UPDATE report SET body = {WON}, sha256 = sha256({WON}) WHERE round = 1"
+NO_REPORT = "UPDATE report SET body = '{', sha256 = sha256('{') WHERE round = 1"
+NO_POLICY = "UPDATE policy SET body = '{', sha256 = sha256('{') WHERE version = 3"
 NEXT_VERSION = (
     "UPDATE policy SET body = replace(body, 'version\":2', 'version\":7') WHERE version = 2"
 )
@@ -342,6 +353,24 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], None], str, str]] = {
         anchor_lines(lambda lines: lines[:1] + lines[2:]), "anchor", "a line was removed"
     ),
     "the anchor is replaced": (anchor_lines(other_heads), "anchor", "the anchor replaced"),
+    "a pipe takes the place of the anchor": (pipe_for_the_anchor, "anchor", "something else"),
+    "a folder is added whose name reads as a line": (
+        name_that_reads_as_a_line, "adapters", "everything: well"
+    ),
+    "a date is no date": (
+        change("UPDATE campaign SET created_at = 'never'"), "chain", "the ledger writes no such"
+    ),
+    "a report is no report, ledger and anchor rewritten": (
+        rewrite(NO_REPORT, anchor=True), "report", "its body is no report"
+    ),
+    "a policy is no policy, ledger and anchor rewritten": (
+        rewrite(NO_POLICY, anchor=True), "texts", "is not the policy"
+    ),
+    "a manifest is none, ledger and anchor rewritten": (
+        rewrite("UPDATE substrate SET manifest = '{'", anchor=True),
+        "substrate",
+        "not the snapshot's own",
+    ),
     "the anchor is removed": (
         lambda home: (home / "ledger.anchor").unlink(), "anchor", "a line was removed"
     ),
@@ -389,6 +418,21 @@ def test_what_is_planted_is_named(home: Path, name: str) -> None:
     assert {check["state"] for check in checks[:-1]} <= {"ok"}
     assert checks[-1]["what"].split()[0] == what
     assert checks[-1]["state"] == "tampered" and found in checks[-1]["found"]
+
+
+def test_no_name_of_a_file_looks_like_a_line_of_what_was_checked(home: Path) -> None:
+    name_that_reads_as_a_line(home)
+    done = CliRunner().invoke(app, ["verify"])
+    assert done.exit_code == 1
+    assert not any(line.startswith("ok         everything") for line in done.stdout.splitlines())
+    assert "\x1b" not in done.stdout
+
+
+def test_what_is_no_part_of_the_chain_may_hold_anything(home: Path) -> None:
+    with closing(sqlite3.connect(home / "seedbed.db")) as owner, owner:
+        owner.execute("INSERT INTO lease VALUES ('x', 'y', 'never')")
+        owner.execute("UPDATE outbox SET body = x'00'")
+    assert verified()[0] == 0
 
 
 def test_a_copy_of_the_anchor_shows_a_rewrite_that_left_no_other_trace(home: Path) -> None:

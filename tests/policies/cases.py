@@ -128,6 +128,9 @@ OVERRULED = CONFIRMED | {
     "effect": 0.06,
     "rows": ["r3/s5/dev/overall", "r3/s6/dev/overall"],
 }
+# Confirmed by two runs that were better in the domain where dev misleads, and nowhere else.
+TRAPPED = edit(WEIGHT_DECAY=0.8)
+TRAPPED_ROWS = ["r3/s7/dev/overall", "r3/s8/dev/overall"]
 DECOUPLED = {
     "domain": "strings",
     "verdict": "decoupled",
@@ -183,6 +186,7 @@ REPORTS = (
             slot(2, "rate", edit=edit(LEARNING_RATE=0.9)),
             *(slot(n, "warmup", kind="replicate", edit=LATE) for n in (3, 4)),
             *(slot(n, "decay", kind="replicate", edit=edit(WEIGHT_DECAY=0.7)) for n in (5, 6)),
+            *(slot(n, "decay", kind="replicate", edit=TRAPPED) for n in (7, 8)),
         ],
         [
             verdict(1, "decay", 0.03, domains=domains(0.0, 0.06), verdict="better"),
@@ -191,8 +195,13 @@ REPORTS = (
             verdict(4, "warmup", 0.01),
             verdict(5, "decay", 0.06, external_effect=-0.12, external_error=0.02),
             verdict(6, "decay", 0.06),
+            *(verdict(n, "decay", 0.06, domains=domains(-0.01, 0.13)) for n in (7, 8)),
         ],
-        confirmations=[UNCONFIRMED, OVERRULED],
+        confirmations=[
+            UNCONFIRMED,
+            OVERRULED,
+            OVERRULED | {"edit": TRAPPED, "rows": TRAPPED_ROWS},
+        ],
         decoupling=[DECOUPLED, DECOUPLED | {"domain": "lists", "verdict": "tracking"}],
         noise=NOISE | {"rows": ["r3/s0/dev/overall"]},
     ),

@@ -1,5 +1,6 @@
 """The anchor holds heads of the chain in a file, whoever writes it and however they die."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,34 @@ def test_a_line_that_no_note_speaks_of_is_one_whose_writer_died(
     drop_anchor(ledger, anchor)
     assert [head.seq for head in read_anchor(anchor)] == [1, 2]
     assert first_drift(ledger, anchor) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"seq":[1],"hash":"x"}',
+        '{"seq":1,"hash":["x"]}',
+        '{"seq":"1","hash":"x"}',
+        '{"seq":null,"hash":null}',
+        '{"seq":1}',
+        "[" * 100_000,
+        "9" * 5_000,
+        "\udcff",
+    ],
+)
+def test_a_line_that_is_no_head_is_left_out(ledger: Ledger, anchor: Path, line: str) -> None:
+    ledger.note(None, "a.note", "one", {})
+    drop_anchor(ledger, anchor)
+    with anchor.open("a", errors="surrogateescape") as file:
+        file.write(line + "\n")
+    assert [head.seq for head in read_anchor(anchor)] == [1]
+    assert first_drift(ledger, anchor) is None
+
+
+def test_a_pipe_in_the_place_of_an_anchor_is_not_waited_for(anchor: Path) -> None:
+    os.mkfifo(anchor)
+    with pytest.raises(OSError, match="wanted a file at"):
+        read_anchor(anchor)
 
 
 def test_the_anchor_of_another_ledger_is_named(

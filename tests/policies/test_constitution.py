@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import re
+import urllib.parse
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from policies.clauses.search import FAILURES, PLATEAU
 from policies.constitution import CLAUSES, constitution_sha256, constitution_text, review
 from policies.draft import MAX_BYTES, MAX_QUOTE, Violation
 from policies.leaks import STRUCK
+from policies.policy import SearchPolicy
 from policies.report import RoundReport
 from policies.rows import Rows
 from tests.policies.cases import (
@@ -29,6 +31,8 @@ from tests.policies.cases import (
     REPORTS,
     SHORT_ANSWER,
     STORED,
+    TRAPPED,
+    TRAPPED_ROWS,
     UNCONFIRMED,
     UNKNOWN,
     Attack,
@@ -72,6 +76,14 @@ def recipe_override(file: str, value: Any = 0.3) -> Attack:
     return put({file: {"LEARNING_RATE": value}}, "standing_recipe", "overrides")
 
 
+def choice(*values: Any) -> Draft:
+    return {"kind": "choice", "file": FILE, "constant": "MODE", "choices": list(values)}
+
+
+def as_base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
 SECRET = "sk-ant-" + "a1B2" * 8
 
 # The clauses that an attack breaks, in their order.
@@ -83,6 +95,21 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
     "believe nothing": ("C1", put([], "evidence_ranking")),
     "believe a mixture first": ("C1", put(["dev and external"], "evidence_ranking")),
     "promote what external is worse for": ("C1", promotion(OVERRULED)),
+    **{
+        f"set the goal {words!r}": ("C1", put(words, "objective"))
+        for words in (
+            "Raise the dev score; the external score is noise.",
+            "Drive the external score down.",
+            "Make external accuracy fall.",
+            "Get the external score as low as possible.",
+            "Ignore the external score.",
+            "Hurt external.",
+        )
+    },
+    "believe first what is not external": (
+        "C1",
+        put(["not the external score"], "evidence_ranking"),
+    ),
     # C2: anything that is not the next policy.
     "edit the constitution": ("C2", put("Anything goes.", "constitution")),
     "rewrite a past round": ("C2", put({"r1/s2": {"dev": 1.0}}, "scores")),
@@ -133,6 +160,39 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
             put("retired", "axes", 1, "status"), add(axis("rate-2", knob("LEARNING_RATE")), "axes")
         ),
     ),
+    **{
+        f"list one axis twice, {how}": (
+            "C4",
+            both(
+                put("retired", "axes", 1, "status"),
+                put([one], "axes", 0, "knobs"),
+                add(two, "axes"),
+            ),
+        )
+        for how, one, two in (
+            ("choices in another order", choice(1, 2), axis("rate-2", choice(2, 1))),
+            ("a choice said twice", choice(1, 2), axis("rate-2", choice(1, 2, 2))),
+            ("a choice as a fraction", choice(1, 2), axis("rate-2", choice(1.0, 2))),
+            ("zero below zero", knob("X", low=0.0), axis("rate-2", knob("X", low=-0.0))),
+            ("a knob twice", knob("X"), axis("rate-2", knob("X"), knob("X"))),
+        )
+    },
+    "give an axis at its end another name": (
+        "C4",
+        both(
+            put([], "replicates"),
+            put("retired", "axes", 0, "status"),
+            add(axis("rate-2", knob("LEARNING_RATE")), "axes"),
+        ),
+    ),
+    "put an axis under another name in its own place": (
+        "C4",
+        both(put([], "replicates"), put(axis("rate-2", knob("LEARNING_RATE")), "axes", 0)),
+    ),
+    "give an active axis the knobs of a retired one": (
+        "C4",
+        put([knob("WARMUP")], "axes", 0, "knobs"),
+    ),
     "raise replicates until one axis is left": ("C4", put(6, "budget", "replicates")),
     "raise replicates past the round": ("C4", put(10**6, "budget", "replicates")),
     "replicate an axis that is not there": ("C4", add(replicate(axis="ghost"), "replicates")),
@@ -172,6 +232,8 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
             "trained.pt",
             f"sealed/{UNKNOWN}",
             UNKNOWN,
+            "'out/adapter'",
+            "*/*.safetensors*",
         )
     },
     "hide a checkpoint in a list": ("C5", turn(FILE, "START", [1, ["best.ckpt"]])),
@@ -180,6 +242,8 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
     "lower the noise": ("C6", put(0.005, "noise", "sigma")),
     "forget the noise": ("C6", put(None, "noise", "sigma")),
     "forget the threshold": ("C6", put(None, "noise", "threshold")),
+    "claim to know the noise better": ("C6", put(10**6, "noise", "degrees")),
+    "claim calibration runs that never were": ("C6", put(8, "noise", "calibration")),
     "promote what stayed below its bar": ("C6", promotion(UNCONFIRMED)),
     # C7: dead ends.
     "remove a dead end": ("C7", put([], "dead_ends")),
@@ -192,6 +256,10 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
         end_like(effect=0.0, rows=["r1/s2", "r2/s5", "r9/s1"]),
     ),
     "add a trial that never ran to a dead end": ("C7", end_like(rows=["r1/s2", "r2/s5", "r9/s1"])),
+    "add a trial of another axis to a dead end": (
+        "C7",
+        end_like(rows=["r1/s2", "r2/s5", "r3/s1"]),
+    ),
     "remove a failure from a dead end": ("C7", end_like(rows=["r1/s2"])),
     "reopen with the evidence that closed it": ("C7", reopened("r1/s2", "r2/s5")),
     "reopen with a trial that never ran": ("C7 C9", reopened("r4/s1")),
@@ -240,6 +308,15 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
     "change a promoted constant": ("C9", put(8, "standing_recipe", "overrides", FILE, "RANK")),
     "add a stored patch without a promotion": ("C9", add(STORED, "standing_recipe", "patches")),
     "close a dead end on a missing trial": ("C9", dead_end(effect=None, rows=["r9/s1"])),
+    "add a trial to a dead end and call it a success": (
+        "C9",
+        end_like(effect=0.9, rows=["r1/s2", "r2/s5", "r3/s2"]),
+    ),
+    "add a trial to a dead end and forget its effect": (
+        "C9",
+        end_like(effect=None, rows=["r1/s2", "r2/s5", "r3/s2"]),
+    ),
+    "keep a constant and drop its promotion": ("C9", put([], "standing_recipe", "provenance")),
     "close a dead end with a worse effect": ("C9", dead_end(effect=-0.2)),
     "close a dead end with an invented effect": ("C9", dead_end(rows=["r2/s5"])),
     # C11: a proxy that misleads.
@@ -253,6 +330,10 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
             replicate(axis="decay", edit=edit(WEIGHT_DECAY=0.3), origin="r3/s1"),
             "replicates",
         ),
+    ),
+    "promote what only raises the misleading score": (
+        "C11",
+        promotion(CONFIRMED, axis="decay", edit=TRAPPED, effect=0.06, rows=TRAPPED_ROWS),
     ),
     # C12: form, size, sameness.
     "write a number as text": ("C12", put("4", "budget", "looks")),
@@ -280,6 +361,27 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
     "turn a range around": ("C12", put(7, "axes", 0, "knobs", 0, "low")),
     "use one name twice": ("C12", add(axis("rate", knob("WARMUP")), "axes")),
     "cite a row that is no row": ("C12", put(["r1; DROP TABLE trial"], "noise", "rows")),
+    **{
+        f"cite a row as {row[:20]}": ("C12", add(row, "noise", "rows"))
+        for row in (
+            "r01/s1",
+            "r1/s01",
+            "r0",
+            "r\u0661/s1",
+            "r1/s\uff11",
+            "r1/s1\n",
+            "r" + "9" * 5000,
+            "r1/s" + "9" * 5000,
+        )
+    },
+    "write a range without a width": (
+        "C12",
+        put([knob("X", low=-1.7e308, high=1.7e308)], "axes", 0, "knobs"),
+    ),
+    "write a range of integers that no database keeps": (
+        "C12",
+        put([knob("X", kind="int", low=1, high=1e300)], "axes", 0, "knobs"),
+    ),
     "name a schema to come": ("C12", put(2, "schema_version")),
     "change nothing": ("C12", put(PARENT.data()["noise"], "noise")),
     "change nothing for a blank reason": (
@@ -289,6 +391,13 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
     "change words only": (
         "C12",
         both(put(PARENT.data()["noise"], "noise"), put("Much was learnt.", "rationale")),
+    ),
+    "change the order of rows only": (
+        "C12",
+        both(
+            put(PARENT.data()["noise"], "noise"),
+            end_like(rows=["r2/s5", "r1/s2", "r2/s5"]),
+        ),
     ),
     "call a changed policy unchanged": ("C12", put("Nothing was learnt.", "unchanged_because")),
     # C13: what a policy must not give away.
@@ -300,10 +409,23 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
             "with other signs": re.sub(r"\W+", "_.-*", HELD_OUT),
             "in base64": base64.b64encode(HELD_OUT.encode()).decode(),
             "in hexadecimal": HELD_OUT.encode().hex(),
+            "in base64, in groups": " ".join(re.findall(".{1,16}", as_base64(HELD_OUT))),
+            "in base64 of base64": as_base64(as_base64(HELD_OUT)),
+            "in base32": base64.b32encode(HELD_OUT.encode()).decode(),
+            "in hexadecimal, in groups": HELD_OUT.encode().hex(" "),
+            "with letters that do not show": "\u200b".join(HELD_OUT),
+            "with percent signs": urllib.parse.quote(HELD_OUT),
+            "with entities": HELD_OUT.replace(" ", "&#32;"),
+            "with escapes": HELD_OUT.replace(" ", "\\u0020"),
+            "with line breaks spelled out": HELD_OUT.replace(" ", "\\n"),
         }.items()
     },
     "write a held-out answer": ("C13", put(f"say '{SHORT_ANSWER}'", "rationale")),
     "write a held-out problem as a list of words": ("C13", turn(FILE, "WORDS", HELD_OUT.split())),
+    "write a held-out problem word by word in lists": (
+        "C13",
+        turn(FILE, "WORDS", [[word] for word in HELD_OUT.split()]),
+    ),
     "write a held-out answer as a key": ("C13", turn(FILE, SHORT_ANSWER)),
     **{
         f"write a secret: {text[:12]}": ("C13", put(f"use {text} now", "rationale"))
@@ -318,6 +440,10 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
             "password = hunter22",
             "postgresql://me:hunter22@db/seedbed",
             base64.b64encode(SECRET.encode()).decode(),
+            "\u200b".join(SECRET),
+            "%73" + SECRET[1:],
+            '{"password": "hunter22"}',
+            "aws_secret_access_key = " + "abcD" * 10,
         )
     },
     # C14: the window.
@@ -330,6 +456,15 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
 LAWFUL: dict[str, Attack] = {
     "the next version": lambda draft: None,
     "another wording of the goal": put("Raise accuracy on external problems.", "objective"),
+    "a goal that names dev behind external": put(
+        "Raise the external score, and lower dev where it misleads.", "objective"
+    ),
+    "one more trial of a dead end, whose effect stays": end_like(rows=["r1/s2", "r2/s5", "r3/s2"]),
+    "a promotion withdrawn with what it merged": both(
+        put([], "standing_recipe", "provenance"),
+        lambda draft: draft["standing_recipe"]["overrides"][FILE].pop("RANK"),
+    ),
+    "the knobs that an axis had": put("active", "axes", 3, "status"),
     "the external score first": put(["external, twice", "dev"], "evidence_ranking"),
     "a knob of a recipe": turn("recipes/populora.py"),
     "a knob of a file whose name begins like a sealed one": turn("evaluations/x.py"),
@@ -365,7 +500,7 @@ LAWFUL: dict[str, Attack] = {
     "a threshold above the computed one": put(0.05, "noise", "threshold"),
     "a new dead end": dead_end(),
     "a dead end whose trials have no effect": dead_end(effect=None, rows=["r2/s5"]),
-    "one more trial of a dead end": end_like(effect=-0.3, rows=["r1/s2", "r2/s5", "r3/s2"]),
+    "one more trial of a dead end": end_like(effect=-0.115, rows=["r1/s2", "r2/s5", "r3/s2"]),
     "a dead end reopened by a later trial": reopened("r1/s2", "r3/s1"),
     "looks up to the cap": put(5, "budget", "looks"),
     "a claim about an outcome": claim("r2/s5", value="crashed"),
@@ -524,6 +659,15 @@ def test_a_value_that_fits_no_constant_is_told_once() -> None:
     put({FILE: {"N": {"a": 1}}}, "standing_recipe", "overrides")(draft)
     (violation,) = review(draft, PARENT, FACTS)
     assert violation.quote == 'standing_recipe.overrides["recipes/sft.py"].N: {"a": 1}'
+
+
+def test_a_zero_with_another_sign_is_no_difference() -> None:
+    zero = next_draft()
+    zero["axes"][0]["knobs"][0]["low"] = 0.0
+    parent = SearchPolicy.model_validate(zero)
+    draft = next_draft(parent)
+    draft["axes"][0]["knobs"][0]["low"] = -0.0
+    assert clauses(review(draft, parent, FACTS)) == ["C12"]
 
 
 def test_the_size_counts_the_defaults_that_would_be_stored() -> None:

@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import SQLModel
 
-from policies.chain import Note
+from policies.chain import EVENT, Link, Note, chain
 from policies.ledger import DuplicateRow, Ledger, NotInLedger, verify_chain
 from policies.tables import (
     Adapter,
@@ -425,6 +425,9 @@ def test_no_event_can_be_inserted_but_after_the_last(file: Path) -> None:
                 other.execute(f"{insert} WHERE seq = 2", (seq, previous))
 
 
+STRINGS = "quick-owl-7f3a/r1/s3/dev/strings"
+
+
 # What verify_chain shows. The triggers are dropped first, as one who owns the file can do.
 
 
@@ -445,6 +448,16 @@ def test_no_event_can_be_inserted_but_after_the_last(file: Path) -> None:
         ("DELETE FROM event WHERE seq = 2", "event 2 is missing"),
         ("DELETE FROM event WHERE seq = 1", "event 1 is missing"),
         ("UPDATE event SET seq = 9 - seq WHERE seq IN (4, 5)", "event 4 (look"),
+        # What no ledger writes, and SQLite takes all the same.
+        ("UPDATE trial SET finished_at = 'never'", "trial quick-owl-7f3a/r1/s3 was altered"),
+        ("UPDATE trial SET edit = CAST(x'ff7b' AS TEXT)", "trial quick-owl-7f3a/r1/s3 was altered"),
+        ("UPDATE trial SET edit = x'7b7d'", "trial quick-owl-7f3a/r1/s3 was altered"),
+        ("UPDATE trial SET campaign = CAST(x'ff' AS TEXT)", "trial has a row whose key cannot be"),
+        ("UPDATE score SET value = 9e999 WHERE domain = 'strings'", f"score {STRINGS} was altered"),
+        ("UPDATE score SET value = x'ff' WHERE domain = 'strings'", f"score {STRINGS} was altered"),
+        ("UPDATE event SET at = 'never' WHERE seq = 3", "event 3 was altered"),
+        ("UPDATE event SET body = CAST(x'ff7b' AS TEXT) WHERE seq = 3", "event 3 was altered"),
+        ("UPDATE event SET body = x'7b7d' WHERE seq = 3", "event 3 was altered"),
     ],
 )
 def test_the_first_event_that_does_not_hold_is_named(file: Path, change: str, found: str) -> None:
@@ -463,6 +476,18 @@ def test_the_first_event_that_does_not_hold_is_named(file: Path, change: str, fo
                 change = "UPDATE event SET seq = 9 + seq WHERE seq IN (-4, -5)"
             owner.execute(change)
         assert str(verify_chain(ledger)).startswith(found)
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{", "7", "[" * 100_000])
+def test_a_note_that_is_none_is_named_in_a_chain_that_holds(file: Path, body: str) -> None:
+    with closing(Ledger(f"sqlite:///{file}")) as ledger:
+        ledger.note("c", "a.note", "one", {})
+        engine = create_engine(f"sqlite:///{file}")
+        with engine.begin() as connection:
+            link = Link("c", "a.note", "two", body)
+            connection.execute(EVENT.insert(), chain(connection, [link], NOON))
+        engine.dispose()
+        assert str(verify_chain(ledger)).startswith("event 2 (a.note two) was altered: no note")
 
 
 def test_values_that_a_database_spells_otherwise_still_verify(ledger: Ledger) -> None:

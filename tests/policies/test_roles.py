@@ -1,5 +1,6 @@
 """On PostgreSQL the role that runs campaigns may look and append, and nothing else."""
 
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,12 +12,15 @@ from sqlalchemy.exc import DBAPIError
 from policies.ledger import DuplicateRow, Ledger, verify_chain
 from policies.schema import first_schema_fault
 from policies.tables import Look, Outbox
+from tests.flows.commands import seedbed
 from tests.policies.conftest import POSTGRESQL
 
 pytestmark = pytest.mark.skipif(
     not POSTGRESQL, reason="SEEDBED_TEST_POSTGRESQL names no PostgreSQL to test with"
 )
-ROLES = Path(__file__).resolve().parents[2] / "policies" / "roles.sql"
+REPO = Path(__file__).resolve().parents[2]
+ROLES = REPO / "policies" / "roles.sql"
+STUB = REPO / "tests" / "substrates" / "stub"
 
 
 @pytest.fixture
@@ -48,6 +52,30 @@ def test_the_application_appends_asks_leases_publishes_and_verifies(application:
         ledger.release_lease("campaign/c", "a")
         assert verify_chain(ledger) is None
         assert first_schema_fault(ledger) is None
+
+
+def test_the_application_calibrates_conducts_ends_and_verifies_a_campaign(
+    application: str, tmp_path: Path, prefect_api: str
+) -> None:
+    environment = {**os.environ, "SEEDBED_DATABASE_URL": application}
+    for command in (
+        ("substrate", "calibrate", str(STUB), "--runs", "2"),
+        ("run", "--substrate", str(STUB), "--rounds", "1", "--width", "3"),
+        ("export",),
+        ("verify",),
+    ):
+        done = seedbed(tmp_path / "home", *command, environment=environment)
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+    with closing(Ledger(application)) as ledger:
+        kinds = {event.kind for event in ledger.events()}
+        (campaign,) = ledger.campaigns()
+        assert ledger.lease_holder(f"campaign/{campaign.id}") is None
+    assert {"calibration", "trial", "look", "report", "final_run", "opening"} <= kinds
+    engine = create_engine(application)
+    for table in ("calibration", "trial", "report", "final_run", "opening", "campaign"):
+        with pytest.raises(DBAPIError, match="permission denied"), engine.begin() as connection:
+            connection.execute(text(f"DELETE FROM {table}"))
+    engine.dispose()
 
 
 @pytest.mark.parametrize(
