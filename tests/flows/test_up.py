@@ -176,7 +176,7 @@ def test_a_campaign_from_the_form_completes_and_its_report_and_diff_are_read_in_
     filters = {"flow_runs": {"id": {"any_": [run]}}}
     artifacts = {a["key"]: a["data"] for a in standing.call("POST", "/artifacts/filter", filters)}
     assert set(artifacts) == {
-        f"{campaign.id}-{what}" for what in ("report", "scores", "policy-diff", "index")
+        f"{campaign.id}-{what}" for what in ("report", "scores", "policy-diff", "progress", "index")
     }
     assert f"# Round 1 of `{campaign.id}`" in artifacts[f"{campaign.id}-report"]
     assert "## Trials" in artifacts[f"{campaign.id}-report"]

@@ -185,6 +185,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(
     assert factors_of(fork) == factors_of(whole)
 
 
+@pytest.mark.slow
 def test_sigterm_ends_a_run_with_a_usable_adapter(snapshot: Snapshot, tmp_path: Path) -> None:
     fork = fork_of(snapshot, tmp_path / "fork")
     with start(given(fork, job_of(snapshot, 10**6)), "infuser", tmp_path / "log") as process:

@@ -231,6 +231,7 @@ def test_a_birth_says_who_made_room_and_how_the_child_lies_to_its_parents(whole:
         assert birth["norm"] >= 0
 
 
+@pytest.mark.slow
 def test_measurements_change_nothing_else(snapshot: Snapshot, whole: Fork, tmp_path: Path) -> None:
     fork = fork_of(snapshot, tmp_path / "fork", "populora", MEASURE_EVERY=0)
     run(fork, job_of(snapshot, "populora", 360))
@@ -274,6 +275,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(
     assert bytes_of(fork, "out/population") == bytes_of(whole, "out/population")
 
 
+@pytest.mark.slow
 def test_sigterm_ends_a_run_with_a_usable_adapter(snapshot: Snapshot, tmp_path: Path) -> None:
     fork = fork_of(snapshot, tmp_path / "fork", "populora")
     out = fork.root / "out"
@@ -307,6 +309,7 @@ def test_frozen_teachers_stay_what_the_base_is(snapshot: Snapshot, tmp_path: Pat
         assert all(not factor.any() for name, factor in factors.items() if "lora_B" in name)
 
 
+@pytest.mark.slow
 def test_selfplay_is_one_adapter_that_goes_on_as_well(snapshot: Snapshot, tmp_path: Path) -> None:
     fork = fork_of(snapshot, tmp_path / "whole", "selfplay")
     result = run(fork, job_of(snapshot, "selfplay", 160))
@@ -320,6 +323,7 @@ def test_selfplay_is_one_adapter_that_goes_on_as_well(snapshot: Snapshot, tmp_pa
     assert bytes_of(resumed, "out/adapter") == bytes_of(fork, "out/adapter")
 
 
+@pytest.mark.slow
 def test_a_budget_of_less_than_a_step_is_refused(snapshot: Snapshot, tmp_path: Path) -> None:
     fork = fork_of(snapshot, tmp_path / "fork", "populora")
     record = asyncio.run(run_recipe(fork, job_of(snapshot, "populora", 77)))

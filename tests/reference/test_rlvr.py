@@ -99,6 +99,7 @@ def norm_of(fork: Fork, snapshot: Snapshot) -> float:
     )
 
 
+@pytest.mark.slow
 def test_two_smoke_steps_of_one_seed_deliver_the_same_bytes(
     snapshot: Snapshot, tmp_path: Path
 ) -> None:
