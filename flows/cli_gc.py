@@ -112,19 +112,23 @@ def _show(console: "Console", house: "House", done: "Sweep", *, applied: bool, d
         console.print(table)
     total = _size(sum(done.weights[one.path].bytes for one in shown))
     if applied:
-        console.print(f"Removed {len(shown)} things, {total}.")
+        console.print(f"Removed {_things(len(shown))}, {total}.")
     elif shown:
-        console.print(f"[bold]seedbed gc --apply[/bold] removes {len(shown)} things, {total}.")
+        console.print(f"[bold]seedbed gc --apply[/bold] removes {_things(len(shown))}, {total}.")
     else:
         console.print("Nothing to remove.")
     if done.younger:
         console.print(
-            f"{len(done.younger)} things more were changed within {days:g} days: --older-than 0 "
+            f"{_things(len(done.younger))} more changed within {days:g} days: --older-than 0 "
             "counts them in."
         )
     for path, why in done.left.items():
         name = path.relative_to(house.settings.folder)
         console.print(f"left: {escape(str(name))}: {escape(why)}", soft_wrap=True)
+
+
+def _things(number: int) -> str:
+    return f"{number} thing" if number == 1 else f"{number} things"
 
 
 def _size(bytes: int) -> str:
