@@ -17,9 +17,11 @@ from policies.rows import TOLERANCE, Rows, Trial, row_names
 # is stricter.
 OVERRULED = 0.01
 
+LOOKS = 2  # a round: an effect on external is a difference from the anchor's score
+
 
 def c1_external_is_the_authority(case: Case) -> Iterator[Violation]:
-    """C1: external is what the search is after and believes first, and it overrules dev.
+    """C1: external is what the search is after, believes first and asks, and it overrules dev.
 
     What reads as the parent has it may stand.
     """
@@ -37,6 +39,10 @@ def c1_external_is_the_authority(case: Case) -> Iterator[Violation]:
         elif any(way.search(policy.objective) for way in _against(case.facts.direction)):
             reason = f"the substrate's direction is to {case.facts.direction} the external score"
             yield case.breach("C1", ("objective",), reason)
+    least = min(LOOKS, parent.budget.looks, case.facts.looks_per_round, case.facts.looks_left)
+    if policy.budget.looks < least:
+        reason = f"external is asked: {least} looks a round at least"
+        yield case.breach("C1", ("budget", "looks"), reason)
     for i, promotion in case.promotions():
         if (said := _overruled(promotion, case.facts.rows)) is not None:
             path = ("standing_recipe", "provenance", i)

@@ -700,6 +700,29 @@ def test_looks_may_not_be_raised_past_what_is_left() -> None:
         assert clauses(review(draft, thrifty, facts)) == wanted
 
 
+@pytest.mark.parametrize(
+    ("looks", "per_round", "left", "wanted"),
+    [
+        (2, 8, 100, []),
+        (1, 8, 100, ["C1"]),
+        (0, 8, 100, ["C1"]),
+        (1, 1, 100, []),
+        (0, 1, 100, ["C1"]),
+        (0, 0, 100, []),
+        (1, 8, 1, []),
+        (0, 8, 1, ["C1"]),
+        (0, 8, 0, []),
+    ],
+)
+def test_external_is_asked_while_dev_is_honest_too(
+    looks: int, per_round: int, left: int, wanted: list[str]
+) -> None:
+    facts = dataclasses.replace(explored(1), looks_per_round=per_round, looks_left=left)
+    draft = three_axes(facts)
+    draft["budget"]["looks"] = looks
+    assert clauses(review(draft, PARENT, facts)) == wanted
+
+
 @pytest.mark.parametrize(("width", "active", "lawful"), [(1, 1, True), (2, 1, True), (3, 1, False)])
 def test_a_round_of_two_slots_explores_one_axis(width: int, active: int, lawful: bool) -> None:
     draft = next_draft()
