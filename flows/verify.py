@@ -1,15 +1,16 @@
 """Verification: everything that the ledger vouches for, checked against what is there.
 
-In this order: the database's schema, the hash chain over all rows, the anchor, sealed substrates
-and judges, adapters, patches, policies and exchanges with models by their hashes, exports, canaries
-and held-out problems in what was written, and every report. Exports and reports are made again from
-the rows. It ends at the first thing that was tampered with; what cannot be checked is said, and
-what comes after it is checked where it can be read. Nothing is changed, but that a database of an
-older version is upgraded.
+In this order: the database's schema, the hash chain over all rows, the anchor, what lies in the
+home of campaigns that have no row, sealed substrates and judges, adapters, patches, policies and
+exchanges with models by their hashes, exports, canaries and held-out problems in what was written,
+and every report. Exports and reports are made again from the rows. It ends at the first thing that
+was tampered with; what cannot be checked is said, and what comes after it is checked where it can
+be read. Nothing is changed, but that a database of an older version is upgraded.
 """
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ from substrate.store import NoSnapshot, SnapshotDamaged
 
 State = Literal["ok", "tampered", "unchecked"]
 EXIT_CODES: dict[State, int] = {"ok": 0, "tampered": 1, "unchecked": 2}
+_CAMPAIGN = re.compile(r".+-[0-9a-f]{6}")  # an id: a name, and what tells it from its namesakes
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ def _checks(campaign: str | None, anchor: Path | None) -> Iterator[Check]:
         yield _chain(house)
         rows = [house.ledger.find_campaign(campaign)] if campaign else house.ledger.campaigns()
         yield from _anchors(house, anchor)
+        if campaign is None:
+            yield _strangers(house, {row.id for row in rows})
         yield from _substrates(house, _snapshots(house, rows, whole=campaign is None))
         yield from _judges(house, rows)
         yield _check("adapters", *_adapters(house, rows, whole=campaign is None))
@@ -131,6 +135,17 @@ def _anchors(house: House, copy: Path | None) -> Iterator[Check]:
         else:
             fault = first_drift(house.ledger, copy, complete=False)
             yield _check(what, fault, f"{len(heads)} heads")
+
+
+def _strangers(house: House, known: set[str]) -> Check:
+    """Whether the home has campaigns without a row, as one has whose ledger was emptied."""
+    for folder in (house.settings.artifacts, house.settings.folder / "exports"):
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if _CAMPAIGN.fullmatch(path.name) and path.name not in known:
+                said = f"{path} is of a campaign that this ledger does not know"
+                why = "its rows are in another database, or they were deleted"
+                return Check("home", "unchecked", f"{said}: {why}")
+    return Check("home", "ok", f"{len(known)} campaigns, none without a row")
 
 
 def _substrates(house: House, digests: list[str]) -> Iterator[Check]:

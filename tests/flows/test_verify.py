@@ -420,7 +420,7 @@ def test_an_honest_home_is_verified_whole(home: Path) -> None:
     assert {check["state"] for check in checks} == {"ok"}
     names = [check["what"].split()[0] for check in checks]
     assert names == [
-        *("schema", "chain", "anchor", "substrate", "judge", "adapters", "texts"),
+        *("schema", "chain", "anchor", "home", "substrate", "judge", "adapters", "texts"),
         *("exchanges", "exports", "leaks"),
         *("report", "report"),
     ]
@@ -515,6 +515,19 @@ def test_where_there_is_no_ledger_nothing_is_made_and_the_code_is_2(
     assert not (tmp_path / "nowhere").exists()
 
 
+def test_a_home_without_the_rows_of_its_campaign_is_not_called_whole(home: Path) -> None:
+    for name in ("seedbed.db", "ledger.anchor"):
+        (home / name).unlink()
+    open_house().ledger.close()
+    code, checks = verified()
+    assert code == 2
+    (unchecked,) = (check for check in checks if check["state"] != "ok")
+    (folder,) = (home / "artifacts").glob("stub-*")
+    assert unchecked["what"] == "home" and str(folder) in unchecked["found"]
+    shutil.rmtree(folder)
+    assert verified()[0] == 0
+
+
 def test_a_file_that_is_no_database_cannot_be_checked(home: Path) -> None:
     (home / "seedbed.db").write_bytes(b"not a database" * 1000)
     code, checks = verified()
@@ -529,7 +542,7 @@ def test_a_campaign_that_is_not_there_is_refused(home: Path) -> None:
 def test_the_flow_succeeds_with_what_it_checked_and_fails_with_what_was_tampered_with(
     home: Path,
 ) -> None:
-    assert len(verify_flow()) == 12
+    assert len(verify_flow()) == 13
     change(BETTER)(home)
     with pytest.raises(Tampered, match=r"tampered: chain: .*/r1/s1/dev/"):
         verify_flow()
