@@ -1,4 +1,4 @@
-"""The command line: `seedbed run | resume | stop | report | policy | substrate | doctor | up`.
+"""The command line: `seedbed`, whose commands begin, watch, judge and end campaigns.
 
 Exit codes: 0 done; 1 failed, with a traceback, which is a bug of ours; 2 refused, with what was
 wanted, found, and what to do; 3 stopped and resumable; 130 interrupted and resumable.

@@ -17,10 +17,26 @@ if TYPE_CHECKING:
 STOP_SECONDS = 20.0
 NO_WALLS = "NO ISOLATION: what this campaign runs can do whatever you can do on this machine."
 Dollars = Annotated[
-    str | None, typer.Option(help="Cap on money; without it and with --tokens, none.")
+    str | None,
+    typer.Option(help="Cap on money; without it 20, and none where --tokens is given."),
 ]
 Tokens = Annotated[int, typer.Option(min=0, help="Cap on tokens of models; 0: none.")]
 GpuSeconds = Annotated[int, typer.Option(min=0, help="Cap on seconds of GPUs; 0: none.")]
+HigherDollars = Annotated[
+    str | None, typer.Option(help="A higher cap on the campaign's money; empty: as it is.")
+]
+HigherTokens = Annotated[
+    int, typer.Option(min=0, help="A higher cap on the campaign's tokens; 0: as it is.")
+]
+HigherGpuSeconds = Annotated[
+    int, typer.Option(min=0, help="A higher cap on its seconds of GPUs; 0: as it is.")
+]
+DollarsOfRounds = Annotated[
+    str | None, typer.Option(help="A higher cap on the money of each round; empty: as it is.")
+]
+TokensOfRounds = Annotated[
+    int, typer.Option(min=0, help="A higher cap on the tokens of each round; 0: as it is.")
+]
 
 
 def run(
@@ -106,11 +122,11 @@ def run(
 
 def resume(
     campaign: CampaignId = "",
-    dollars: Dollars = None,
-    tokens: Tokens = 0,
-    gpu_seconds: GpuSeconds = 0,
-    dollars_per_round: Dollars = None,
-    tokens_per_round: Tokens = 0,
+    dollars: HigherDollars = None,
+    tokens: HigherTokens = 0,
+    gpu_seconds: HigherGpuSeconds = 0,
+    dollars_per_round: DollarsOfRounds = None,
+    tokens_per_round: TokensOfRounds = 0,
     as_json: AsJson = False,
 ) -> None:
     """Go on with a campaign after its last recorded trial; with higher caps, if they are given."""

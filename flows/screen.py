@@ -66,6 +66,8 @@ def show_campaign(console: Console, house: House, campaign_id: str) -> None:
         steps = {f"stop {campaign_id}": "stop it; it can be resumed"} | steps
     elif state != "complete":
         steps = {f"resume {campaign_id}": "go on"} | steps
+    else:
+        steps[f"export {campaign_id}"] = "confirm it on fresh seeds, open the lockbox once, write the adapter"
     for command, what in steps.items():
         console.print(f"  [bold]{program()} {command}[/bold]   {what}", soft_wrap=True)
 
