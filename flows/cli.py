@@ -43,10 +43,6 @@ app.command()(cli_gc.gc)
 @app.command()
 def report(
     campaign: CampaignId = "",
-    file: Annotated[
-        str,
-        typer.Argument(help="File for --html; `-`: standard output; empty: below its artifacts."),
-    ] = "",
     number: Annotated[int, typer.Option("--round", min=0, help="One round; 0: all.")] = 0,
     listing: Annotated[bool, typer.Option("--list", help="All campaigns, newest first.")] = False,
     as_json: AsJson = False,
@@ -54,6 +50,10 @@ def report(
     html: Annotated[
         bool, typer.Option("--html", help="The whole campaign as one HTML file with plots.")
     ] = False,
+    to: Annotated[
+        str,
+        typer.Option(help="File for --html; `-`: standard output; empty: below its artifacts."),
+    ] = "",
 ) -> None:
     """Print round reports: tables, or the fixed-schema JSON, or Markdown, or write them as HTML."""
     from rich.console import Console
@@ -67,10 +67,10 @@ def report(
 
     house = open_house()
     if html:
-        _html(house, campaign, file, number, as_json)
+        _html(house, campaign, to, number, as_json)
         return
-    if file:
-        raise typer.BadParameter(f"wanted --html for a file, found only {file}; add --html")
+    if to:
+        raise typer.BadParameter(f"wanted --html for a file, found only --to {to}; add --html")
     if listing:
         if as_json:
             print(json.dumps(screen.campaign_list(house), indent=2))
@@ -102,7 +102,7 @@ def report(
         screen.show_campaign(Console(), house, row.id)
 
 
-def _html(house: "House", campaign: str, file: str, number: int, as_json: bool) -> None:
+def _html(house: "House", campaign: str, to: str, number: int, as_json: bool) -> None:
     """Write a campaign's page and say where, or print it."""
     from flows.dossier import read_dossier, write_page
     from policies.page import campaign_page
@@ -112,10 +112,10 @@ def _html(house: "House", campaign: str, file: str, number: int, as_json: bool) 
             f"wanted a whole campaign, found --round {number}; open the page at #r{number}"
         )
     campaign_id = house.ledger.find_campaign(campaign or None).id
-    if file == "-":
+    if to == "-":
         sys.stdout.buffer.write(campaign_page(read_dossier(house, campaign_id)).encode())
         return
-    place = write_page(house, campaign_id, file)
+    place = write_page(house, campaign_id, to)
     print(json.dumps({"campaign": campaign_id, "file": place}) if as_json else place)
 
 

@@ -68,7 +68,8 @@ class House:
 def open_house() -> House:
     """The house that the environment names. Creates its folders and migrates its database.
 
-    Raises BadHome where there can be no such folder, policies.database.UnknownSchema.
+    Raises BadHome where there can be no such folder or no connection,
+    policies.database.UnknownSchema.
     """
     settings = Settings()
     return _opened(settings.home, settings.database_url)
@@ -82,13 +83,7 @@ def open_existing_house() -> House:
             f"wanted a ledger in {settings.folder}, found none; see to SEEDBED_HOME, or start a "
             "campaign with `seedbed run`"
         )
-    try:
-        return open_house()
-    except UNREADABLE as error:
-        raise BadHome(
-            f"wanted to read the ledger of {settings.folder}, found: {error}; SQLite has to write "
-            "beside the file that it reads: see to the disk"
-        ) from error
+    return open_house()
 
 
 @cache
@@ -102,4 +97,13 @@ def _opened(home: Path, database_url: str) -> House:
                 f"wanted a folder for everything that Seedbed keeps at {settings.folder}, found: "
                 f"{error}; set SEEDBED_HOME to a folder that you may write"
             ) from error
-    return House(settings, Ledger(settings.url), Store(settings.store))
+    try:
+        ledger = Ledger(settings.url)
+    except (UNREADABLE, OSError) as error:
+        found = error.orig if isinstance(error, UNREADABLE) else error
+        raise BadHome(
+            f"wanted to read the ledger of {settings.folder}, found: {found}; see to its server, "
+            "or to the disk, since SQLite has to write beside the file that it reads, and to "
+            "SEEDBED_DATABASE_URL"
+        ) from error
+    return House(settings, ledger, Store(settings.store))

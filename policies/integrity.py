@@ -30,7 +30,7 @@ MEANING: dict[EventKind, str] = {
     "foreign_adapter": "The adapter is one that was there before: of another run, or shipped.",
     "seed_ignored": "An edited recipe delivered under a new seed what it did under another.",
     "contaminated_data": "Problems of dev, external or lockbox are in what was trained on.",
-    "held_out_written": "Held-out text, or a canary of the judge, is in what the trial wrote.",
+    "held_out_written": "A canary of the judge is in what the trial wrote.",
     "tamper_attempt": "Code, command or output reaches for the judge, the host or other forks.",
     "implausible_score": "The score is above what is possible on these problems, beyond noise.",
     "keeper_lost": "The process that guards the run was killed; nothing was measured.",

@@ -84,6 +84,12 @@ class Edit(_Part):
     overrides: Overrides = Field(default={}, description="Constants by file and name.")
     patch: Sha256 | None = Field(default=None, description="Stored unified diff, by hash.")
 
+    def __eq__(self, other: object) -> bool:
+        """Equal as JSON: 1, 1.0 and true are three constants, though equal to Python."""
+        if not isinstance(other, Edit) or not super().__eq__(other):
+            return False
+        return canonical_json(self.overrides) == canonical_json(other.overrides)
+
     def is_empty(self) -> bool:
         return not any(self.overrides.values()) and self.patch is None
 

@@ -1,13 +1,13 @@
 """A rollback: a new version with the decisions of an old one, and the evidence of today.
 
 What was decided goes back: objective, ranking, axes, replicates, standing recipe, budget, claims.
-What was found out since stays: dead ends, which only grow (C7), trust (C11), the noise (C6), and an
-axis that is at its end stays retired (C10). So a rollback is a revision as any other, and has to
-keep the same constitution.
+What was found out since stays: dead ends, which only grow (C7), trust (C11), the noise (C6). An
+axis that is at its end stays retired, and one that is newer than the old version is (C10). So a
+rollback is a revision as any other, and has to keep the same constitution.
 """
 
 from policies.clauses.search import ACTIVE, end_of
-from policies.policy import NoiseModel, SearchPolicy
+from policies.policy import Axis, NoiseModel, SearchPolicy
 from policies.rows import Rows
 
 ROLLED_BACK = "policy.rolled_back"  # the note that says to which version, and why
@@ -44,8 +44,14 @@ def rolled_back(
     for i, axis in enumerate(axes):
         is_active = sum(other.status == "active" for other in axes) > ACTIVE
         if is_active and end_of(axis, draft, rows) is not None:
-            axes[i] = axis.model_copy(update={"status": "retired"})
+            axes[i] = _retired(axis)
+    old = {axis.id for axis in axes}
+    axes += [_retired(axis) for axis in current.axes if axis.id not in old]
     return draft.model_copy(update={"axes": axes})
+
+
+def _retired(axis: Axis) -> Axis:
+    return axis.model_copy(update={"status": "retired"})
 
 
 def _noise(current: SearchPolicy, rows: Rows) -> NoiseModel:

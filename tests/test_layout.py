@@ -18,7 +18,7 @@ REFERENCE_NAMES = ("recipes", "training", "evaluation")
 NOT_PACKAGES = (REFERENCE, ROOT / "substrate" / "library", ROOT / "policies" / "migrations")
 EMPTY_NAMES = {"common", "core", "helper", "helpers", "manager", "util", "utils"}
 MOST_LINES = 450
-SUBSTRATE_MAY_IMPORT = {"substrate", "pydantic", "fsspec"}
+SUBSTRATE_MAY_IMPORT = {"substrate", "pydantic"}
 BROUGHT_BY_PYDANTIC = {"pydantic_core", "typing_extensions"}
 
 FILES = sorted(file for room in ROOMS for file in (ROOT / room).rglob("*.py"))
@@ -70,7 +70,7 @@ def test_imports_keep_to_the_contracts() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_substrate_imports_only_the_standard_library_pydantic_and_fsspec() -> None:
+def test_substrate_imports_only_the_standard_library_and_pydantic() -> None:
     allowed = SUBSTRATE_MAY_IMPORT | BROUGHT_BY_PYDANTIC | sys.stdlib_module_names
     modules = [module for module in MODULES if module.is_relative_to(ROOT / "substrate")]
     assert [(file, name) for file, name in _imports(modules) if name not in allowed] == []

@@ -9,7 +9,7 @@ from policies.canonical import canonical_json
 from policies.case import Case
 from policies.draft import Path, Violation
 from policies.noise import quantile
-from policies.policy import Constant, DeadEnd, Edit, Promotion
+from policies.policy import Constant, DeadEnd, Edit, Promotion, StandingRecipe
 from policies.report import Decoupling
 from policies.rows import TOLERANCE, Rows, Trial, row_names
 
@@ -54,8 +54,14 @@ def c6_no_threshold_is_lowered(case: Case) -> Iterator[Violation]:
     policy, rows = case.policy, case.facts.rows
     if rows.newest is not None:
         computed, said = rows.newest.results.noise.model_dump(), policy.noise.model_dump()
+        held = case.parent.noise.model_dump()
         for name in ("sigma", "threshold", "external_sigma"):
-            least, found = computed[name], said[name]
+            least, found, before = computed[name], said[name], held[name]
+            if least is None and found is not None and (before is None or found < before):
+                reason = (
+                    f"the evidence knows no {name} yet, and a policy claims no less than before"
+                )
+                yield case.breach("C6", ("noise", name), reason)
             if least is not None and (found is None or found < least - TOLERANCE):
                 reason = f"the evidence computes {name} {least:.6f}, and a policy has no less"
                 yield case.breach("C6", ("noise", name), reason)
@@ -125,21 +131,22 @@ def c11_a_decoupled_proxy_does_not_rank(case: Case) -> Iterator[Violation]:
                 reason = f"it was {trust}, and is trusted again once dev is seen to track: {found}"
                 yield case.breach("C11", ("trust", name), reason)
     facts = case.facts
+    untrusted = {name for name, trust in policy.trust.items() if trust != "trusted"}
+    proxies = {*misleading, *untrusted}
     wanted = min(parent.budget.looks, facts.looks_per_round, facts.looks_left)
-    if misleading and policy.budget.looks < wanted:
+    if proxies and policy.budget.looks < wanted:
         reason = f"while dev misleads, external is looked at: {wanted} looks a round at least"
         yield case.breach("C11", ("budget", "looks"), reason)
     for i, replicate in enumerate(policy.replicates):
         trial = facts.rows.trial(replicate.origin)
         if replicate in parent.replicates or trial is None:
             continue
-        if name := _only_by_a_misleading_score(trial, misleading):
+        if name := _only_by_a_misleading_score(trial, proxies):
             reason = f"nothing speaks for it but its dev score in `{name}`, which misleads"
             yield case.breach("C11", ("replicates", i, "origin"), reason)
-    untrusted = {name for name, trust in policy.trust.items() if trust != "trusted"}
     for i, promotion in case.promotions():
         trials = [facts.rows.trial(row) for row in row_names(promotion.rows)]
-        said = [_only_by_a_misleading_score(t, {*misleading, *untrusted}) for t in trials if t]
+        said = [_only_by_a_misleading_score(t, proxies) for t in trials if t]
         if said and all(said):
             reason = f"nothing speaks for it but dev in {sorted(set(map(str, said)))}"
             yield case.breach("C11", ("standing_recipe", "provenance", i), reason)
@@ -253,8 +260,10 @@ def _cited(case: Case) -> Iterator[tuple[Path, str]]:
 
 def _unlike(end: DeadEnd, rows: Rows) -> str | None:
     """How the effect of a dead end is not that of its rows."""
-    trials = filter(None, map(rows.trial, end.rows))
-    effects = [t.verdict.effect for t in trials if t.verdict and t.verdict.effect is not None]
+    trials = [rows.trial(row) for row in end.rows if row in rows]
+    if any(trial is None or trial.slot.axis != end.axis for trial in trials):
+        return f"its rows are trials of its axis `{end.axis}`"
+    effects = [t.verdict.effect for t in trials if t and t.verdict and t.verdict.effect is not None]
     if not effects:
         return None if end.effect is None else "none of its rows has an effect: it must be null"
     low, high = min(effects) - TOLERANCE, max(effects) + TOLERANCE
@@ -265,9 +274,10 @@ def _unlike(end: DeadEnd, rows: Rows) -> str | None:
 
 def _moved(old: DeadEnd, new: DeadEnd, rows: Rows) -> str | None:
     """How the effect of a dead end to which trials were added is neither as it was nor theirs."""
-    trials = [rows.trial(row) for row in row_names(new.rows)]
-    if new.effect == old.effect or not set(new.rows) - set(old.rows) or None in trials:
+    added = set(row_names(new.rows)) - set(row_names(old.rows))
+    if new.effect == old.effect or not added or any(row not in rows for row in new.rows):
         return None  # what was not to be changed at all is C7's
+    trials = [rows.trial(row) for row in row_names(new.rows)]
     effects = [t.verdict.effect for t in trials if t and t.verdict and t.verdict.effect is not None]
     mean = fmean(effects) if effects else None
     if mean is None or new.effect is None:
@@ -277,14 +287,10 @@ def _moved(old: DeadEnd, new: DeadEnd, rows: Rows) -> str | None:
 
 def _unconfirmed(promotion: Promotion, rows: Rows) -> str | None:
     """How a promotion is not what a report says of the fresh runs of its edit."""
-    reported = [
-        found
-        for found in rows.confirmations(promotion.axis, promotion.edit)
-        if _same_trials(found.rows, promotion.rows)
-    ]
-    if not reported:
+    newest = rows.confirmations(promotion.axis, promotion.edit)[-1:]
+    if not newest or not _same_trials(newest[0].rows, promotion.rows):
         return "no report counts these rows as all fresh runs of this edit on this axis"
-    channels = [value for found in reported for value in (found.effect, found.external_effect)]
+    channels = (newest[0].effect, newest[0].external_effect)
     effects = [effect for effect in channels if effect is not None]
     if any(abs(effect - promotion.effect) <= TOLERANCE for effect in effects):
         return None
@@ -292,31 +298,52 @@ def _unconfirmed(promotion: Promotion, rows: Rows) -> str | None:
 
 
 def _unexplained(case: Case) -> Iterator[Violation]:
-    """What stands in the recipe and no promotion stands for, though one has to or had to."""
+    """What stands in the recipe and no promotion stands for, and what of one does not stand.
+
+    A constant changes by a promotion that is new, or falls back to the last that is left where the
+    promotion that set it was taken out.
+    """
     recipe, before = case.policy.standing_recipe, case.parent.standing_recipe
-    edits = [promotion.edit for promotion in recipe.provenance]
-    gone = [item.edit for item in before.provenance if item.edit not in edits]
+    left = recipe.provenance
+    merged = [(i, promotion.edit) for i, promotion in case.promotions()]
+    gone = [item.edit for item in before.provenance if item not in left]
     orphan = "its promotion was taken out of the provenance: what that merged goes with it"
     reason = "what is new in the standing recipe is what a promotion in its provenance merged"
     for file, constants in recipe.overrides.items():
         for name, value in constants.items():
-            stood = name in before.overrides.get(file, {})
-            stood = stood and _same(before.overrides[file][name], value)
             path = ("standing_recipe", "overrides", file, name)
-            if any(_sets(edit, file, name, value) for edit in edits):
-                continue
-            if not stood:
+            stood = _sets(Edit(overrides=before.overrides), file, name, value)
+            setters = [item.edit for item in left if name in item.edit.overrides.get(file, {})]
+            explained = bool(setters) and _sets(setters[-1], file, name, value)
+            was_set = any(name in edit.overrides.get(file, {}) for edit in gone)
+            is_new = any(name in edit.overrides.get(file, {}) for _, edit in merged)
+            if not stood and not (explained and (is_new or was_set)):
                 yield case.breach("C9", path, reason)
-            elif any(_sets(edit, file, name, value) for edit in gone):
+            elif any(_sets(edit, file, name, value) for edit in gone) and not explained:
                 yield case.breach("C9", path, orphan)
     for i, patch in enumerate(recipe.patches):
         path = ("standing_recipe", "patches", i)
-        if patch in [edit.patch for edit in edits]:
-            continue
-        if patch not in before.patches:
+        is_new = patch in [edit.patch for _, edit in merged]
+        if recipe.patches.index(patch) < i or (patch not in before.patches and not is_new):
             yield case.breach("C9", path, reason)
-        elif patch in [edit.patch for edit in gone]:
+        elif patch in [edit.patch for edit in gone] and patch not in [e.edit.patch for e in left]:
             yield case.breach("C9", path, orphan)
+    for i, edit in merged:
+        later = [item.edit for item in left[i + 1 :]]
+        if (missing := _unmerged(edit, later, recipe)) is not None:
+            said = f"a promotion is merged whole: `{missing}` of it is not in the standing recipe"
+            yield case.breach("C9", ("standing_recipe", "provenance", i, "edit"), said)
+
+
+def _unmerged(edit: Edit, later: Sequence[Edit], recipe: StandingRecipe) -> str | None:
+    """The first part of a promoted edit that the recipe lacks, and that none later has set anew."""
+    stands = Edit(overrides=recipe.overrides)
+    for file, constants in edit.overrides.items():
+        for name, value in constants.items():
+            is_set_anew = any(name in other.overrides.get(file, {}) for other in later)
+            if not is_set_anew and not _sets(stands, file, name, value):
+                return name
+    return edit.patch if edit.patch is not None and edit.patch not in recipe.patches else None
 
 
 def _sets(edit: Edit, file: str, name: str, value: Constant) -> bool:
@@ -344,7 +371,8 @@ def _only_by_a_misleading_score(trial: Trial, misleading: Collection[str]) -> st
     if verdict is None or not misleading or (verdict.external_effect or 0) > 0:
         return None
     parts = verdict.domains
-    if "overall" in misleading and sum(part.effect * part.n for part in parts.values()) > 0:
+    whole = sum(part.effect * part.n for part in parts.values()) if parts else verdict.effect
+    if "overall" in misleading and (whole or 0) > 0:
         return "overall"
     raised = {name for name, part in parts.items() if part.effect > 0}
     found = sorted(raised.intersection(misleading))

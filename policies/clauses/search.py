@@ -8,7 +8,7 @@ from policies.canonical import canonical_json
 from policies.case import Case
 from policies.draft import Violation
 from policies.policy import Axis, DeadEnd, Replicate, SearchPolicy
-from policies.rows import Rows, Trial, place_of
+from policies.rows import Rows, Trial, place_of, row_names
 
 # The reviser retires earlier; past these marks the law does.
 PLATEAU = 16  # explorations in a row, since an axis was last promoted from, that tell nothing
@@ -85,7 +85,12 @@ def c7_dead_ends_only_grow(case: Case) -> Iterator[Violation]:
 
 
 def c10_a_plateau_retires_its_axis(case: Case) -> Iterator[Violation]:
-    """C10: while more than two axes are active, none of them is at its end."""
+    """C10: of more than two active axes none is at its end, and what is retired stays listed."""
+    listed = {axis.id for axis in case.policy.axes}
+    for axis in case.parent.axes:
+        if axis.id not in listed:
+            reason = f"axis `{axis.id}` is not there: one that is given up is retired and stays"
+            yield case.breach("C10", ("axes",), reason)
     if len(case.policy.active_axes()) <= ACTIVE:
         return
     for i, axis in enumerate(case.policy.axes):
@@ -96,7 +101,9 @@ def c10_a_plateau_retires_its_axis(case: Case) -> Iterator[Violation]:
 
 def end_of(axis: Axis, policy: SearchPolicy, rows: Rows) -> str | None:
     """Why an active axis is at its end; None where it is not, or an edit of it is run again."""
-    if axis.status == "retired" or axis.id in {item.axis for item in policy.replicates}:
+    again = policy.replicates[: policy.budget.replicates]
+    runs_again = axis.id in {item.axis for item in again if not item.edit.is_empty()}
+    if axis.status == "retired" or runs_again:
         return None
     since = max(
         (
@@ -164,11 +171,14 @@ def _no_repetition(replicate: Replicate, rows: Rows) -> tuple[str, str] | None:
 def _reworded(old: DeadEnd, new: DeadEnd, rows: Rows) -> list[str]:
     """The fields of a dead end that may not read as they do."""
     added = set(new.rows) - set(old.rows)
-    fits = all((trial := rows.trial(row)) and trial.slot.axis == new.axis for row in added)
+    known = set(row_names(old.rows))
+    fits = all(
+        row in rows and (trial := rows.trial(row)) and trial.slot.axis == new.axis for row in added
+    )
     changed = {
         "axis": new.axis != old.axis,
         "title": new.title != old.title,
-        "effect": new.effect != old.effect and not added,
+        "effect": new.effect != old.effect and not set(row_names(list(added))) - known,
         "rows": not set(new.rows) >= set(old.rows) or not fits,
     }
     return [name for name, is_changed in changed.items() if is_changed]

@@ -76,10 +76,12 @@ def test_report_as_html_is_one_file_below_the_artifacts_or_where_one_says(
     campaign, wanted = campaign_of(home), tmp_path / "new" / "page.html"
     shown = seedbed(home, "report", "--html")
     assert shown.stdout.strip() == str(home / "artifacts" / campaign / "report.html")
-    told = json.loads(seedbed(home, "report", campaign, "--html", str(wanted), "--json").stdout)
+    told = json.loads(
+        seedbed(home, "report", campaign, "--html", "--to", str(wanted), "--json").stdout
+    )
     assert told == {"campaign": campaign, "file": str(wanted)}
     other = {**os.environ, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo", "LC_ALL": "C"}
-    printed = seedbed(home, "report", campaign, "-", "--html", environment=other).stdout
+    printed = seedbed(home, "report", campaign, "--html", "--to", "-", environment=other).stdout
     assert printed == wanted.read_text(encoding="utf-8")
     assert printed == Path(shown.stdout.strip()).read_text(encoding="utf-8")
     assert 'id="r2-s3"' in printed and 'id="p3"' in printed
@@ -138,9 +140,9 @@ def campaign_of(home: Path) -> str:
         (["compare", "sampler", "sampler"], "wanted two sides"),
         (["compare", "sampler", "oracle"], "kinds of worker that ran: sampler"),
         (["report", "--round", "9"], "found [1, 2]"),
-        (["report", "stub", "page.html"], "add --html"),
-        (["report", "stub", str(REPO), "--html"], "name a file"),
-        (["report", "stub", str(REPO / "README.md" / "page"), "--html"], "name a file"),
+        (["report", "stub", "--to", "page.html"], "add --html"),
+        (["report", "stub", "--html", "--to", str(REPO)], "name a file"),
+        (["report", "stub", "--html", "--to", str(REPO / "README.md" / "page")], "name a file"),
         (["report", "--html", "--round", "1"], "a whole campaign"),
     ],
 )
@@ -286,6 +288,15 @@ def test_a_url_that_leads_to_no_database_is_refused(tmp_path: Path, url: str) ->
         done = seedbed(tmp_path, command, environment=environment)
         assert done.returncode == 2, done.stderr
         assert "SEEDBED_DATABASE_URL" in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_database_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
+    environment = {**os.environ, "SEEDBED_DATABASE_URL": "sqlite:////dev/null/nowhere/x.db"}
+    for command in (["report"], ["run", "--substrate", str(STUB)]):
+        done = seedbed(tmp_path, *command, environment=environment)
+        assert done.returncode == 2, done.stderr
+        assert "see to its server, or to the disk" in done.stderr
         assert "Traceback" not in done.stderr
 
 

@@ -187,7 +187,7 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
         ),
     ),
     "put an axis under another name in its own place": (
-        "C4",
+        "C4 C10",
         both(put([], "replicates"), put(axis("rate-2", knob("LEARNING_RATE")), "axes", 0)),
     ),
     "give an active axis the knobs of a retired one": (
@@ -553,7 +553,7 @@ LAWFUL: dict[str, Attack] = {
     },
     "a threshold above the computed one": put(0.05, "noise", "threshold"),
     "a new dead end": dead_end(),
-    "a dead end whose trials have no effect": dead_end(effect=None, rows=["r2/s5"]),
+    "a dead end whose trials have no effect": dead_end(axis="rate", effect=None, rows=["r2/s5"]),
     "one more trial of a dead end": end_like(effect=-0.115, rows=["r1/s2", "r2/s5", "r3/s2"]),
     "a dead end reopened by a later trial": reopened("r1/s2", "r3/s1"),
     "looks up to the cap": put(5, "budget", "looks"),
@@ -639,7 +639,7 @@ def test_every_clause_of_the_text_has_a_check_and_they_stand_in_its_order() -> N
     headings = re.findall(r"^## C(\d+)\. ", constitution_text(), re.MULTILINE)
     assert numbers == [int(heading) for heading in headings] == list(range(1, 15))
     attacked = {clause for wanted, _ in ATTACKS.values() for clause in wanted.split()}
-    assert attacked == {f"C{number}" for number in numbers} - {"C10"}  # C10: tests of their own
+    assert attacked == {f"C{number}" for number in numbers}
 
 
 def test_the_text_gives_a_reason_for_each_clause_and_claims_no_check() -> None:
@@ -796,9 +796,11 @@ def test_external_is_asked_while_dev_is_honest_too(
     looks: int, per_round: int, left: int, wanted: list[str]
 ) -> None:
     facts = dataclasses.replace(explored(1), looks_per_round=per_round, looks_left=left)
-    draft = three_axes(facts)
+    parent = PARENT.model_copy(update={"trust": {}})
+    draft = next_draft(parent, facts)
     draft["budget"]["looks"] = looks
-    assert clauses(review(draft, PARENT, facts)) == wanted
+    draft["noise"] = NOISE_ONLY
+    assert clauses(review(draft, parent, facts)) == wanted
 
 
 @pytest.mark.parametrize(("width", "active", "lawful"), [(1, 1, True), (2, 1, True), (3, 1, False)])

@@ -203,7 +203,8 @@ OLDER = PARENT.model_copy(
 def test_a_rollback_takes_decisions_back_and_keeps_what_was_found_out() -> None:
     draft = rolled_back(OLDER, PARENT, ROWS, reason="It fell.", most_looks=5)
     assert (draft.version, draft.parent) == (4, PARENT.digest())
-    assert draft.axes == OLDER.axes
+    assert draft.axes[:3] == OLDER.axes
+    assert [(item.id, item.status) for item in draft.axes[3:]] == [("warmup", "retired")]
     assert draft.standing_recipe == OLDER.standing_recipe
     assert draft.dead_ends == PARENT.dead_ends
     assert draft.trust == PARENT.trust
@@ -240,7 +241,7 @@ def test_a_rollback_does_not_bring_back_an_axis_that_is_at_its_end() -> None:
     flat = [report(n, [slot(0), slot(1, "rate")], [verdict(1, "rate")]) for n in range(4, 20)]
     rows = Rows([*ROWS.reports.values(), *flat])
     draft = rolled_back(OLDER, PARENT, rows, reason="It fell.", most_looks=5)
-    assert [item.status for item in draft.axes] == ["retired", "active", "active"]
+    assert [item.status for item in draft.axes] == ["retired", "active", "active", "retired"]
     assert review(draft.data(), PARENT, dataclasses.replace(FACTS, rows=rows)) == []
 
 
