@@ -17,6 +17,8 @@ from policies.leaks import strike_out
 from policies.policy import SearchPolicy
 
 MOST_KEPT = 2000  # bytes of a reply that cannot be kept as a draft
+MOST_VIOLATIONS = 50  # of one reply; of the others only how many there are is kept
+MOST_SAID = 500  # characters of a reason
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,16 @@ def rule(reply: bytes, parent: SearchPolicy, facts: CampaignFacts) -> Ruling:
     violations = [draft] if isinstance(draft, Violation) else review(draft, parent, facts)
     if not violations and not isinstance(draft, Violation):
         return Ruling(sha256, read_draft(draft), (), draft)
-    shown = tuple(_shown(found, facts) for found in violations)
+    shown = tuple(_shown(found, facts) for found in violations[:MOST_VIOLATIONS])
+    if more := violations[MOST_VIOLATIONS:]:
+        broken = ", ".join(dict.fromkeys(found.clause for found in more))
+        shown += (Violation(more[0].clause, "", f"{len(more)} more are not listed, of {broken}"),)
     return Ruling(sha256, None, shown, _kept(reply, draft, facts))
 
 
 def _shown(found: Violation, facts: CampaignFacts) -> Violation:
     quote, reason = (strike_out(text, facts.held_out) for text in (found.quote, found.reason))
-    return Violation(found.clause, quote, reason)
+    return Violation(found.clause, quote, reason[:MOST_SAID])
 
 
 def _kept(reply: bytes, draft: Draft | Violation, facts: CampaignFacts) -> Any:

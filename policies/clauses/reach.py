@@ -80,15 +80,16 @@ def c8_asks_for_no_more_than_the_caps(case: Case) -> Iterator[Violation]:
 
 # Plain ASCII segments that begin with no dot: no `..`, no hidden file, no look-alike letters.
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
-# `/no_think` is a prompt: an absolute path has a second slash.
+# `/no_think` is a prompt: an absolute path has a second slash. What begins like another address and
+# has spaces is a prompt too, such as `$x/2$ is a half`.
 _ADDRESS = re.compile(
-    r"/[^/]*/|~[^/]*/|\$\{?\w+\}?/|[a-z]:/|[a-z][a-z0-9+.-]*://|([^/]*/)*\.\.(/|$)"
+    r"/[^/\s]*/|(~[^/]*/|\$\{?\w+\}?/|[a-z][a-z0-9+.-]*://)\S*\Z|[a-z]:/|([^/]*/)*\.\.(/|$)"
 )
 _WEIGHTS = re.compile(
     r"(.*/)?(out|artifacts?|adapters?|checkpoints?)([-_]?\d+)?/.*"
-    r"|.*/(adapters?|checkpoints?)([-_]?\d+)?"
+    r"|.*/(\w+-)?(adapters?|checkpoints?)([-_]?\w+)?"
     r"|checkpoints?[-_]?\d+"
-    r"|.*\.(safetensors|pt|pth|bin|ckpt|gguf|npz|npy|pkl|pickle|h5)"
+    r"|.*\.(safetensors|pt|pth|bin|ckpt|gguf|onnx|npz|npy|pkl|pickle|h5|tar|tgz)(\.\w{1,12}){0,3}"
     r"|.*[0-9a-f]{32}.*",
     re.DOTALL,
 )

@@ -85,6 +85,7 @@ def as_base64(text: str) -> str:
 
 
 SECRET = "sk-ant-" + "a1B2" * 8
+FIRST_WORDS, LAST_WORDS = " ".join(HELD_OUT.split()[:7]), " ".join(HELD_OUT.split()[7:14])
 
 # The clauses that an attack breaks, in their order.
 ATTACKS: dict[str, tuple[str, Attack]] = {
@@ -234,6 +235,11 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
             UNKNOWN,
             "'out/adapter'",
             "*/*.safetensors*",
+            "best.onnx",
+            "trial-3/adapter_model",
+            "runs/last-checkpoint",
+            "model.tar.gz",
+            "model.safetensors.index.json",
         )
     },
     "hide a checkpoint in a list": ("C5", turn(FILE, "START", [1, ["best.ckpt"]])),
@@ -418,6 +424,28 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
             "with entities": HELD_OUT.replace(" ", "&#32;"),
             "with escapes": HELD_OUT.replace(" ", "\\u0020"),
             "with line breaks spelled out": HELD_OUT.replace(" ", "\\n"),
+            "in base64 behind another letter": "x" + as_base64(HELD_OUT),
+            "in base64 behind a word": "base64" + as_base64(HELD_OUT),
+            "in base64, between commas": ",".join(re.findall(".{1,16}", as_base64(HELD_OUT))),
+            "in base64 of UTF-16": base64.b64encode(HELD_OUT.encode("utf-16")).decode(),
+            "in base64, behind a byte that is no text": base64.b64encode(
+                b"\xff" + HELD_OUT.encode()
+            ).decode(),
+            "in hexadecimal with a prefix": "0x" + HELD_OUT.encode().hex(),
+            "in hexadecimal behind a letter": "a" + HELD_OUT.encode().hex(),
+            "in hexadecimal with colons": HELD_OUT.encode().hex(":"),
+            "in hexadecimal, byte by byte": re.sub("(..)", r"0x\1, ", HELD_OUT.encode().hex()),
+            "with escapes in braces": HELD_OUT.replace(" ", "\\u{20}"),
+            "with octal escapes": HELD_OUT.replace("o", "\\157"),
+            "with long escapes": HELD_OUT.replace("o", "\\U0000006f"),
+            "behind escapes of no letter": f"\\U00110000\\u{{ffffff}} {as_base64(HELD_OUT)}",
+            "with variation selectors": "\ufe0f".join(HELD_OUT),
+            "with joiners between letters": "\u034f".join(HELD_OUT),
+            "with letters struck through": "\u0336".join(HELD_OUT),
+            "with control characters": "\x01".join(HELD_OUT),
+            "with control characters between words": HELD_OUT.replace(" ", "\x1f"),
+            "behind an entity of many digits": f"&#{'1' * 900}; {HELD_OUT.replace(' ', '&#32;')}",
+            "with an entity of many zeros": HELD_OUT.replace("great", f"&#{'0' * 900}103;reat"),
         }.items()
     },
     "write a held-out answer": ("C13", put(f"say '{SHORT_ANSWER}'", "rationale")),
@@ -427,6 +455,18 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
         turn(FILE, "WORDS", [[word] for word in HELD_OUT.split()]),
     ),
     "write a held-out answer as a key": ("C13", turn(FILE, SHORT_ANSWER)),
+    "split a held-out problem between two fields of an axis": (
+        "C13",
+        both(put(FIRST_WORDS, "axes", 0, "title"), put(LAST_WORDS, "axes", 0, "hypothesis")),
+    ),
+    "split a held-out problem between the titles of dead ends": (
+        "C13",
+        both(dead_end(id="one", title=FIRST_WORDS), dead_end(id="two", title=LAST_WORDS)),
+    ),
+    "split a held-out problem between two knobs": (
+        "C13",
+        put([choice(FIRST_WORDS), choice(LAST_WORDS)], "axes", 0, "knobs"),
+    ),
     **{
         f"write a secret: {text[:12]}": ("C13", put(f"use {text} now", "rationale"))
         for text in (
@@ -444,6 +484,16 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
             "%73" + SECRET[1:],
             '{"password": "hunter22"}',
             "aws_secret_access_key = " + "abcD" * 10,
+            "sk_live_" + "a1B2" * 6,
+            "rk_live_" + "a1B2" * 6,
+            "ya29.a0AfH6SMBx" + "a1B2" * 8,
+            "SG." + "a1B2" * 5 + "." + "a1B2" * 10,
+            "pwd=hunter22",
+            "token = abcdef1234567890",
+            "auth_token: " + "a1B2" * 4,
+            "private_key = a1B2a1B2a1B2",
+            "x" * 40 + "://me:hunter22@db/seedbed",
+            "r8_" + "a1B2" * 9,
         )
     },
     # C14: the window.
@@ -492,6 +542,10 @@ LAWFUL: dict[str, Attack] = {
             "3.5",
             "",
             "Think step by step. Put the answer in \\boxed{}.",
+            "/think and /no_think are switches.",
+            "$x/2$ is a half.",
+            "~5/10 of the tasks",
+            "https://example.com is an address.",
             ["up", ["down"]],
             None,
             True,
@@ -521,6 +575,30 @@ LAWFUL: dict[str, Attack] = {
     ),
     "eight words that the trainable problems have too": put(
         "which of the nine lighthouses on the", "rationale"
+    ),
+    **{
+        f"words that look like a key: {text[:24]}": put(text, "rationale")
+        for text in (
+            "task-specific-hyperparameters help",
+            "a risk-adjusted-learning-rate",
+            "sk-learn-based-scoring-of-answers",
+            "lora-r8-with-longer-warmup-steps",
+            "npm-and-pypi-hosted-package-versions",
+            "the bearer responsibilities",
+            "token: internationalisation counts",
+            "the dtype of each token: bfloat16",
+            "npm_config_and_hf_hub_offline_are_set",
+            "max_new_token = 16384, pwd=evaluation",
+            "private_key = whatever the recipe says",
+            "0123456789abcdef" * 4,
+        )
+    },
+    "an axis whose name looks like a key": add(
+        axis("task-weighting-by-domain", knob("TASK_WEIGHT")), "axes"
+    ),
+    "fewer words of a held-out problem in two fields": both(
+        put("Which of the nine", "axes", 0, "title"),
+        put("lighthouses on the", "axes", 0, "hypothesis"),
     ),
     "a word on keys": put("The token budget of the api; passwords are secret.", "rationale"),
     "a whole number where a fraction stands": put(1, "axes", 0, "knobs", 0, "high"),

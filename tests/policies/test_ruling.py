@@ -1,5 +1,6 @@
 """The door: whatever bytes come in, a ruling comes out, and what is kept of them can be stored."""
 
+import base64
 import json
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,11 +21,12 @@ from policies.rejection import (
     rejection_of,
     rejections_markdown,
 )
-from policies.ruling import Ruling, rule
-from tests.policies.cases import FACTS, HELD_OUT, PARENT, next_draft, put
+from policies.ruling import MOST_SAID, MOST_VIOLATIONS, Ruling, rule
+from tests.policies.cases import FACTS, FILE, HELD_OUT, PARENT, next_draft, put
 
 LAWFUL = SearchPolicy.model_validate(next_draft()).text().encode()
 SECRET = "ghp_" + "a1B2" * 9
+HALVES = " ".join(HELD_OUT.split()[:7]), " ".join(HELD_OUT.split()[7:14])
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +119,68 @@ def test_equal_replies_have_equal_rulings() -> None:
     assert ruled(reply).reply_sha256 != ruled(LAWFUL).reply_sha256
 
 
+def filled(value: Any) -> bytes:
+    """A draft with a constant that is as large as a draft may be."""
+    draft = next_draft()
+    draft["axes"][0]["knobs"] = [
+        {"kind": "choice", "file": FILE, "constant": "W", "choices": [value]}
+    ]
+    return json.dumps(draft).encode()
+
+
+def in_lists(value: Any, depth: int) -> Any:
+    return [in_lists(value, depth - 1)] if depth else value
+
+
+# What a search that looks at each place anew would need minutes for, or stumble over.
+LARGE = {
+    "an entity of five thousand digits": with_text(rationale="&#" + "1" * 5000),
+    "an entity of five thousand zeros": with_text(rationale="x&#" + "0" * 4400 + "65;"),
+    "one letter": filled("a" * 60_000),
+    "words of one letter": filled("a " * 30_000),
+    "beginnings of a web token": filled("eyJ" * 20_000),
+    "beginnings of a key": filled("sk-" * 20_000),
+    "beginnings of an address": filled("://a:" * 12_000),
+    "endings of a file": filled(".pt" * 20_000 + "!"),
+    "entities": filled("&#0" * 20_000),
+    "escapes": filled("\\u{0" * 12_000),
+    "base64 of base64": filled(base64.b64encode(base64.b64encode(b"a " * 16_000)).decode()),
+    "lists in lists": filled(in_lists(["a", "b"] * 6000, 24)),
+    "lists in lists where none may be": json.dumps(
+        next_draft() | {"evidence_ranking": in_lists(["a", "b"] * 6000, 30)}
+    ).encode(),
+    "foreign keys": json.dumps({f"k{i:05}": 0 for i in range(20_000)}).encode(),
+    "one key over and over": b"{" + b",".join([b'"":0'] * 50_000) + b"}",
+    "keys once and one twice": b"{"
+    + b",".join(b'"k%05d":0' % (i % 20_000) for i in range(20_001))
+    + b"}",
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", LARGE)
+def test_a_large_reply_is_ruled_on_in_seconds(name: str) -> None:
+    assert len(LARGE[name]) <= MAX_REPLY
+    ruling = ruled(LARGE[name])
+    assert (ruling.policy is None) == bool(ruling.violations)
+
+
+def test_of_many_violations_the_first_are_kept_and_the_rest_counted() -> None:
+    draft = next_draft() | {f"k{i:03}": 0 for i in range(60)} | {"budget": None, "noise": 7}
+    ruling = ruled(json.dumps(draft).encode())
+    assert len(ruling.violations) == MOST_VIOLATIONS + 1
+    *first, last = ruling.violations
+    assert [found.quote for found in first] == [f"k{i:03}: 0" for i in range(MOST_VIOLATIONS)]
+    assert last.clause == "C2" and "12 more" in last.reason and "C2, C12" in last.reason
+
+
+def test_a_reason_is_short_whatever_it_repeats() -> None:
+    name = "x" * 20_000
+    reply = f'{{"{name}": 0, "{name}": 0}}'.encode()
+    (found,) = ruled(reply).violations
+    assert found.reason.startswith("a reply is one JSON object") and len(found.reason) <= MOST_SAID
+
+
 @pytest.mark.parametrize(
     "reply",
     [
@@ -125,8 +189,20 @@ def test_equal_replies_have_equal_rulings() -> None:
         with_text(note=[SECRET, HELD_OUT]),
         with_text(**{SECRET: 1, "version": HELD_OUT}),
         with_text(evidence_ranking=[*HELD_OUT.split(), SECRET]),
+        with_text(note=in_lists([*HELD_OUT.split(), SECRET], 3)),
+        with_text(note=[{"a": SECRET}, *({"b": part} for part in HALVES)]),
+        with_text(note={"a": SECRET, "b": HALVES[0], "c": HALVES[1]}),
     ],
-    ids=["as prose", "in a text", "in a foreign key", "as a key", "word by word"],
+    ids=[
+        "as prose",
+        "in a text",
+        "in a foreign key",
+        "as a key",
+        "word by word",
+        "word by word in lists",
+        "in two objects",
+        "in two fields",
+    ],
 )
 def test_nothing_that_leaks_is_kept_or_said(reply: bytes) -> None:
     ruling = ruled(reply)
