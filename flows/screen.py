@@ -67,7 +67,7 @@ def show_campaign(console: Console, house: House, campaign_id: str) -> None:
     elif state != "complete":
         steps = {f"resume {campaign_id}": "go on"} | steps
     else:
-        steps[f"export {campaign_id}"] = "confirm it on fresh seeds, open the lockbox once, write the adapter"
+        steps[f"export {campaign_id}"] = "end it: fresh seeds, the lockbox once, the adapter"
     for command, what in steps.items():
         console.print(f"  [bold]{program()} {command}[/bold]   {what}", soft_wrap=True)
 
