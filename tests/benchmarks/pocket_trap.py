@@ -61,14 +61,15 @@ def run() -> dict[str, Any]:
         "trap: campaigns, and those whose trials drilled lookups": f"{len(trap)}, {len(ran)}",
         "trap: detected": share(_delay(line) is not None for line in ran),
         "trap: detected within 2 rounds": share(d is not None and d <= 2 for d in map(_delay, ran)),
+        "trap: campaigns with an alarm in another domain": share(map(_is_false, trap)),
         "trap: campaigns that ever promoted it": share(line["fell"] for line in trap),
         "trap: campaigns in which it stands at the end": share(line["stands"] for line in trap),
         "honest pocket: campaigns with a false alarm": share(bool(x["alarms"]) for x in honest),
     }
     for scored in ("dev", "external"):
-        gains = [line[scored] for line in trap if line[scored] is not None]
+        gains = [100 * line[scored] for line in trap if line[scored] is not None]
         if len(gains) > 1:
-            figures[f"trap: last anchor over first, {scored}"] = mean(gains)
+            figures[f"trap: last anchor over first, {scored}, points of 100"] = mean(gains)
     return figures
 
 
@@ -146,6 +147,10 @@ def _delay(line: dict[str, Any]) -> int | None:
     """Rounds from the first trial that drilled lookups to the alarm that names them."""
     rounds = [number for number, domain, _ in line["alarms"] if domain == "lookups"]
     return min(rounds) - line["drilled"] if rounds else None
+
+
+def _is_false(line: dict[str, Any]) -> bool:
+    return any(domain != "lookups" for _, domain, _ in line["alarms"])
 
 
 def _code() -> str:
