@@ -76,7 +76,7 @@ def test_a_program_that_fails_has_its_outcome(
     body: str, outcome: Outcome, reason: str, fork: Fork, tmp_path: Path
 ) -> None:
     with pytest.raises(WorkEnded, match=reason) as ended:
-        work(fork, tmp_path, body, seconds=1.0)
+        work(fork, tmp_path, body, seconds=1.0 if outcome is Outcome.TIMED_OUT else 30.0)
     assert ended.value.outcome is outcome
 
 

@@ -170,6 +170,7 @@ def test_a_recipe_that_is_not_there_is_refused(home: Path) -> None:
     assert "wanted recipe 'nothing'" in str(done.exception)
 
 
+@pytest.mark.slow
 def test_two_processes_at_one_calibration_do_nothing_twice_and_a_dead_ones_is_taken_over(
     tmp_path: Path,
 ) -> None:

@@ -167,6 +167,7 @@ def test_every_step_accounts_for_its_rollouts_and_questions(whole: Fork) -> None
         assert (row["probe"] is not None) == (number % 3 == 0 and scored)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_bytes(
     snapshot: Snapshot, whole: Fork, tmp_path: Path
 ) -> None:
