@@ -196,16 +196,21 @@ def test_a_bad_drop_in_is_refused_by_name_of_the_rule(
 ) -> None:
     folder = tmp_path / "stub"
     shutil.copytree(STUB, folder)
-    assert seedbed(tmp_path, "substrate", "check", str(folder)).returncode == 0
     spoil(folder)
-
     done = seedbed(tmp_path, "substrate", "check", str(folder))
     assert done.returncode == 2
     assert rule in done.stdout
+
+
+def test_what_check_refuses_no_campaign_runs_on(tmp_path: Path) -> None:
+    folder = tmp_path / "stub"
+    shutil.copytree(STUB, folder)
+    assert seedbed(tmp_path, "substrate", "check", str(folder)).returncode == 0
+    drop_dev(folder)
     as_json = seedbed(tmp_path, "substrate", "check", str(folder), "--json")
-    assert rule in {finding["rule"] for finding in json.loads(as_json.stdout)}
+    assert "missing-file" in {finding["rule"] for finding in json.loads(as_json.stdout)}
     run = seedbed(tmp_path, "run", "--substrate", str(folder))
-    assert run.returncode == 2 and rule in run.stderr
+    assert run.returncode == 2 and "missing-file" in run.stderr
 
 
 def test_a_new_drop_in_is_written_and_a_good_one_is_sealed(tmp_path: Path) -> None:

@@ -254,6 +254,7 @@ def test_evolution_comes_when_it_is_due(whole: Fork) -> None:
     assert {birth["member"] for birth in teachers[:2]} == {0, 1}
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_bytes(
     snapshot: Snapshot, whole: Fork, tmp_path: Path
 ) -> None:
