@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from flows.export import exported
 from flows.house import House
 from flows.lease import is_dead, lease_name
 from flows.roles import PAUSED
@@ -66,7 +67,7 @@ def show_campaign(console: Console, house: House, campaign_id: str) -> None:
         steps = {f"stop {campaign_id}": "stop it; it can be resumed"} | steps
     elif state != "complete":
         steps = {f"resume {campaign_id}": "go on"} | steps
-    else:
+    elif exported(house, campaign_id) is None:
         steps[f"export {campaign_id}"] = "end it: fresh seeds, the lockbox once, the adapter"
     for command, what in steps.items():
         console.print(f"  [bold]{program()} {command}[/bold]   {what}", soft_wrap=True)

@@ -80,10 +80,11 @@ def c8_asks_for_no_more_than_the_caps(case: Case) -> Iterator[Violation]:
 
 # Plain ASCII segments that begin with no dot: no `..`, no hidden file, no look-alike letters.
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
-# `/no_think` is a prompt: an absolute path has a second slash. What begins like another address and
-# has spaces is a prompt too, such as `$x/2$ is a half`.
+# Prompts: `/no_think` has no second slash, `/think and /no_think` has a space before it, what
+# `$x/2$ is a half` begins with ends in a dollar sign, and `~5/10` is a number.
 _ADDRESS = re.compile(
-    r"/[^/\s]*/|(~[^/]*/|\$\{?\w+\}?/|[a-z][a-z0-9+.-]*://)\S*\Z|[a-z]:/|([^/]*/)*\.\.(/|$)"
+    r"/([^/]*[^/\s])?/|~(?!\d)[^/]*/|\$\{?\w+\}?/(?![^\s$]*\$)|[a-z]:/|[a-z][a-z0-9+.-]*://"
+    r"|([^/]*/)*\.\.(/|$)"
 )
 _WEIGHTS = re.compile(
     r"(.*/)?(out|artifacts?|adapters?|checkpoints?)([-_]?\d+)?/.*"

@@ -39,7 +39,8 @@ def test_run_ends_with_the_trials_the_spread_the_diffs_the_files_and_what_is_nex
     assert "standing recipe" in shown and "noise" in shown
     assert "policy 1 to 2" in shown and "policy 2 to 3" in shown
     assert str(home / "seedbed.db") in shown
-    assert "report stub-" in shown.partition("Next:")[2]
+    following = shown.partition("Next:")[2]
+    assert "report stub-" in following and "export stub-" in following
 
 
 def test_a_run_without_a_calibration_says_so_and_how_to_make_one(home: Path) -> None:
